@@ -376,7 +376,7 @@ def gradient_difference(left: Solution, right: Solution, name: str) -> float:
 
 def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list[Row]:
     bound, why = identity_limit(left.problem) if limit is None else (limit, "limit given by the caller")
-    slope_bound, slope_why = gradient_limit(bound, why) if limit is None else (bound, why)
+    derivative_bound, derivative_why = gradient_limit(bound, why) if limit is None else (bound, why)
     rows = []
     for name, a, b in _shared_arrays(left, right):
         reason = same_evidence(left, right) if name == "log_evidence" else _other_model(left, right)
@@ -390,7 +390,9 @@ def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list
         group, _, field = name.partition("/")
         if group == "gradients":
             observed = gradient_difference(left, right, field)
-            rows.append(Row(name, "identity", observed, slope_bound, _verdict(observed, slope_bound), slope_why))
+            rows.append(
+                Row(name, "identity", observed, derivative_bound, _verdict(observed, derivative_bound), derivative_why)
+            )
             continue
         observed = relative_difference(a, b, _no_signal(left.problem, name))
         rows.append(Row(name, "identity", observed, bound, _verdict(observed, bound), why))

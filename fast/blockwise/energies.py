@@ -36,7 +36,7 @@ def ready(state: State) -> tuple[ClassDistribution, State]:
 
 
 def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Curvature, slope and value of a leaf. Time 2 C b m^2, the kernels and the quadratures.
+    """Curvature, derivative and value of a leaf. Time 2 C b m^2, the kernels and the quadratures.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> tuple[
     """
     q, state = ready
     terms = data_terms(leaf_data.tiles(), q, state.alpha, state.epsilon)
-    return *Natural.of(terms.curvature, terms.slope), np.array([terms.value])
+    return *Natural.of(terms.curvature, terms.derivative), np.array([terms.value])
 
 
 TERMS = Visit(ready, leaf_sums)
@@ -72,8 +72,8 @@ class EnergyInParts(EnergyRun):
         assert batch is None
         c = distributions.data
         state = State(Natural.of(c.precision, c.shift), self.energy.alpha, self.epsilon)
-        triangles, slope, value = self.leaves.total(TERMS, state)
-        return Terms(float(value[0]), Natural(triangles, slope).matrices(), slope)
+        triangles, derivative, value = self.leaves.total(TERMS, state)
+        return Terms(float(value[0]), Natural(triangles, derivative).matrices(), derivative)
 
     def data_value(self, distributions: Distributions) -> float:
         """sum of F_i over all data.

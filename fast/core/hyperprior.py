@@ -32,7 +32,7 @@ class LogDensity(NamedTuple):
     """Log prior density and its derivative in the logarithm of the value, entry by entry."""
 
     value: FloatArray
-    slope: FloatArray
+    derivative: FloatArray
 
 
 def half_t_scale(*, variance: float = 100.0, df: float = 4.0, reading: str = "scale squared") -> float:
@@ -192,8 +192,8 @@ def log_hyperprior(
     result = _FAMILIES[family](value**power, df, scale)
     log_value, one = power * np.log(value), np.ones_like(value)
     if map_density == "log":
-        return LogDensity(result.value + log_value, power * (result.slope + one))
-    return LogDensity(result.value, power * result.slope)
+        return LogDensity(result.value + log_value, power * (result.derivative + one))
+    return LogDensity(result.value, power * result.derivative)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ class Hyperprior:
         names                  of what is learned; those without a law do not count
         value_of : callable    field -> its values, lengthscales (..., d)
         """
-        total, slopes = 0.0, {}
+        total, derivatives = 0.0, {}
         for name in names:
             field = field_of(name)
             if field not in self.laws:
@@ -251,18 +251,20 @@ class Hyperprior:
             law, value = self.laws[field], np.asarray(value_of(field))
             result = log_hyperprior(field, value, law, sits_on=self.sits_on, map_density=self.map_density)
             total += float(result.value.sum())
-            slopes[name] = result.slope.sum(axis=-1) if name == SCALE else result.slope
-        return LogPrior(total, slopes)
+            derivatives[name] = result.derivative.sum(axis=-1) if name == SCALE else result.derivative
+        return LogPrior(total, derivatives)
 
 
 class LogPrior(NamedTuple):
     """Log density of what is learned of a prior."""
 
     value: float
-    slopes: Mapping[str, FloatArray]  # name -> derivatives in the coordinates of a search, for names that have a law
+    derivatives: Mapping[
+        str, FloatArray
+    ]  # name -> derivatives in the coordinates of a search, for names that have a law
 
 
-def prior_slopes(
+def prior_gradients(
     hyperprior: Hyperprior | None, parts: Mapping[str, slice], size: int, value_of: Callable[[str], FloatArray]
 ) -> tuple[float, FloatArray]:
     """Log density of what is learned, and its derivatives as one vector; zero where there is no hyperprior.
@@ -274,13 +276,13 @@ def prior_slopes(
     size : int             of the vector
     value_of : callable    field -> its values, one row a class or one for all
     """
-    slopes = np.zeros(size)
+    derivatives = np.zeros(size)
     if hyperprior is None:
-        return 0.0, slopes
+        return 0.0, derivatives
     result = hyperprior.at(parts, value_of)
-    for name, slope in result.slopes.items():
-        slopes[parts[name]] = np.ravel(slope)
-    return result.value, slopes
+    for name, derivative in result.derivatives.items():
+        derivatives[parts[name]] = np.ravel(derivative)
+    return result.value, derivatives
 
 
 # Variance of what decides between two labels besides the latent functions, a class: of the logistic distribution, of

@@ -78,7 +78,7 @@ def field_at(name: str, coordinate: FloatArray, value: Any) -> FloatArray:
         return np.asarray(value) * factor[..., None]
 
 
-def log_slope(name: str, gradient: Any, value: Any) -> FloatArray:
+def log_derivative(name: str, gradient: Any, value: Any) -> FloatArray:
     """Derivative in the coordinates of a name from the gradient in its field.
 
     Parameters
@@ -87,5 +87,5 @@ def log_slope(name: str, gradient: Any, value: Any) -> FloatArray:
     gradient      in the field
     value         of the field
     """
-    slope: FloatArray = np.asarray(gradient) * value
-    return slope.sum(axis=-1) if name == SCALE else slope
+    derivative: FloatArray = np.asarray(gradient) * value
+    return derivative.sum(axis=-1) if name == SCALE else derivative

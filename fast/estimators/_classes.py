@@ -25,7 +25,7 @@ _AT_EP = 1e-4  # of it at parameters that EP found
 # At every step of a search q is brought this near its optimum, from where the best step so far has left it. Where
 # labels are easy to tell apart q has far to go, slowly, and gains little: it gets so many steps at a time.
 _LEARNING_TOLERANCE, _LEARNING_ITERATIONS = 1e-2, 25
-_SLOPE_TOLERANCE = 1e-2  # of the slope in log parameters: far below what the data resolve
+_GRADIENT_TOLERANCE = 1e-2  # of the gradient in log parameters: far below what the data resolve
 _SEARCH_STEPS = 30
 
 POINTS = """
@@ -82,17 +82,17 @@ ENDING = """
 
 
 def _end_of_search(trained: Trained, tolerance: float, n_steps: int) -> str:
-    """Why L-BFGS-B stopped, from what it left behind: its own message knows neither the tolerance on the slope at the
-    best parameters nor whether q converged there."""
+    """Why L-BFGS-B stopped, from what it left behind: its own message knows neither the tolerance on the derivative at
+    the best parameters nor whether q converged there."""
     if trained.converged and trained.residual > tolerance:
         return ENOUGH
     if trained.converged:
-        return f"slope of the evidence below {tolerance:g}"
+        return f"gradient of the evidence below {tolerance:g}"
     if trained.residual <= tolerance and not ended():
-        return "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
+        return "the iteration on q did not converge at the best parameters, though the evidence is flat there"
     limit = "iteration limit reached" if trained.iterations >= n_steps else "no step raises the evidence"
     end = ended() or limit
-    return f"{end} with a slope of {trained.residual:.2g}"
+    return f"{end} with a gradient of {trained.residual:.2g}"
 
 
 class Running(NamedTuple):
@@ -181,7 +181,7 @@ class ClassesClassifier(GPClassifier):
         return {
             "tolerance": _LEARNING_TOLERANCE,
             "max_iterations": _LEARNING_ITERATIONS,
-            "learn_tolerance": _SLOPE_TOLERANCE,
+            "learn_tolerance": _GRADIENT_TOLERANCE,
             "n_steps": steps,
             "optimizer": "lbfgs",
         }

@@ -210,20 +210,20 @@ class HyperLearning:
         return words and (self.learn, self.prior) == ("auto", "weak")
 
     def _most_gain(self, fitted: Fitted) -> float:
-        """What lengthscales of their own may add to evidence and prior, by slopes across the common factor.
+        """What lengthscales of their own may add to evidence and prior, by derivatives across the common factor.
 
-        A quadratic with these slopes and the curvature of the prior rises by so much: slope^2 each^2 / 2 in sum. Where
-        the evidence is concave in the logarithms, there is less to gain.
+        A quadratic with these derivatives and the curvature of the prior rises by so much: derivative^2 each^2 / 2 in
+        sum. Where the evidence is concave in the logarithms, there is less to gain.
         """
         assert self._density is not None
         value_of = self._values(fitted)
         value = value_of("lengthscales")
         gradient = self._lengthscale_gradient(fitted.posterior).reshape(-1, value.shape[-1])[: self._functions()]
-        slope = gradient.reshape(value.shape) * value
-        slope = slope + self._density.at(("lengthscales",), value_of).slopes["lengthscales"]
-        slope = slope - slope.mean(axis=-1, keepdims=True)
+        derivative = gradient.reshape(value.shape) * value
+        derivative = derivative + self._density.at(("lengthscales",), value_of).derivatives["lengthscales"]
+        derivative = derivative - derivative.mean(axis=-1, keepdims=True)
         each = self._density.laws["lengthscales"][1][1]
-        return 0.5 * each**2 * float((slope**2).sum())
+        return 0.5 * each**2 * float((derivative**2).sum())
 
     # -- what was learned ----------------------------------------------------------------------------------------------
 

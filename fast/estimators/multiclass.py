@@ -24,8 +24,10 @@ from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 
 _TOLERANCE = 1e-8  # of the inner iteration
-_LEARNING_INNER = 1e-4  # of it on the way to the best parameters: the evidence errs by its square, slopes by as much
-_LEARNING_TOLERANCE = 1e-3  # of the slope in log parameters: far below what the data resolve
+_LEARNING_INNER = (
+    1e-4  # of it on the way to the best parameters: the evidence errs by its square, derivatives by as much
+)
+_LEARNING_TOLERANCE = 1e-3  # of the gradient in log parameters: far below what the data resolve
 
 _PARAMETERS = """
     Full GPs: time C n^3 an iteration, memory C n^2.
@@ -175,7 +177,7 @@ class LaplaceClassifier(_MulticlassClassifier):
         return laplace.predict_mean_corrected
 
     def _warm(self, posterior: Any) -> Any:
-        return posterior.mode.slope
+        return posterior.mode.derivative
 
 
 class VBProbitClassifier(_MulticlassClassifier):

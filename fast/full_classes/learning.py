@@ -14,7 +14,7 @@ import numpy as np
 from fast.core.declare import option
 from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.hyperprior import Hyperprior, Law
-from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_derivative
 from fast.core.options import ClassLearning, Maximum, Watched
 from fast.core.types import FloatArray
 from fast.full_classes.prior import MulticlassPrior
@@ -105,12 +105,12 @@ def map_objective(
     learned = _Coordinates(learn, hyper, shared)
     density = Hyperprior(hyperprior or {}, sits_on, map_density).checked(hyper.lengthscales.shape[1])
     prior = density.at(learned.names, learned.value_of)
-    slopes = []
+    derivatives = []
     for name in learned.names:
         field = field_of(name)
-        slope = log_slope(name, getattr(gradients, field)[: learned.rows], learned.value_of(field))
-        slopes.append(np.ravel(slope + prior.slopes.get(name, 0.0)))
-    return log_evidence + prior.value, np.concatenate(slopes)
+        derivative = log_derivative(name, getattr(gradients, field)[: learned.rows], learned.value_of(field))
+        derivatives.append(np.ravel(derivative + prior.derivatives.get(name, 0.0)))
+    return log_evidence + prior.value, np.concatenate(derivatives)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,11 +166,11 @@ def search(
         log_evidence, gradients = value_and_gradients(posterior)
         if log_evidence is None:
             raise ValueError("log_evidence: found None, expected a number at the start of the search")
-        value, slope = map_objective(
+        value, derivative = map_objective(
             log_evidence, gradients, hyper, learned.names, options.hyperprior, shared=prior.shared,
             sits_on=options.sits_on, map_density=options.map_density,
         )  # fmt: skip
-        return Place(value, slope, (posterior, hyper))
+        return Place(value, derivative, (posterior, hyper))
 
     search = Search(evaluate, None if callback is None else lambda place: callback(place.payload[0]))
     limits = Limits(options.max_iterations, options.learning_tolerance, 1e-14)

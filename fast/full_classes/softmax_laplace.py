@@ -24,7 +24,7 @@ class Mode(NamedTuple):
 
     posterior: Coupled  # sites W at the mode; weights b with mean K b the next Newton point
     latent: FloatArray  # (n, C) f
-    slope: FloatArray  # (n, C) grad log p(y|f)
+    derivative: FloatArray  # (n, C) grad log p(y|f)
     pi: FloatArray  # (n, C)
     log_likelihood: float
     residual: float
@@ -36,7 +36,7 @@ class SoftmaxTerms(NamedTuple):
     """log p(y|f) and its derivatives."""
 
     value: float
-    slope: FloatArray  # (n, C) e_y - pi
+    derivative: FloatArray  # (n, C) e_y - pi
     pi: FloatArray  # (n, C)
 
 
@@ -56,11 +56,11 @@ def softmax_terms(latent: FloatArray, y: IntArray) -> SoftmaxTerms:
     weights = np.exp(shifted)
     total = weights.sum(axis=1)
     pi = weights / total[:, None]
-    slope = -pi
-    slope[rows, y] = 0.0
-    slope[rows, y] = -slope.sum(axis=1)
+    derivative = -pi
+    derivative[rows, y] = 0.0
+    derivative[rows, y] = -derivative.sum(axis=1)
     value = float((shifted[rows, y] - np.log(total)).sum())
-    return SoftmaxTerms(value, slope, pi)
+    return SoftmaxTerms(value, derivative, pi)
 
 
 @equation("riihimaki2013", "u4.1-newton")
@@ -82,20 +82,20 @@ def newton_step(
     centred = latent - np.einsum("nc,nc->n", terms.pi, latent)[:, None]
     location = terms.pi * centred
     location -= location.mean(axis=1, keepdims=True)  # the sum is rounding
-    result: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.slope)
+    result: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.derivative)
     return result
 
 
-def residual_at(prior: MulticlassPrior, latent: FloatArray, slope: FloatArray) -> float:
+def residual_at(prior: MulticlassPrior, latent: FloatArray, derivative: FloatArray) -> float:
     """max |f - K grad| / max(1, max |f|).
 
     Parameters
     ----------
     prior              the data
     latent : (n, C)    f
-    slope : (n, C)     grad log p(y|f)
+    derivative : (n, C)     grad log p(y|f)
     """
-    away = latent - np.column_stack([prior.K(k) @ slope[:, k] for k in range(prior.n_classes)])
+    away = latent - np.column_stack([prior.K(k) @ derivative[:, k] for k in range(prior.n_classes)])
     return float(np.abs(away).max()) / max(1.0, float(np.abs(latent).max()))
 
 
@@ -123,7 +123,7 @@ def find_mode(
     latent = np.column_stack([prior.K(k) @ weights[k] for k in range(C)])
     terms = softmax_terms(latent, prior.y)
     joint = terms.value - 0.5 * float(np.vdot(weights.T, latent))
-    residual = residual_at(prior, latent, terms.slope)
+    residual = residual_at(prior, latent, terms.derivative)
     iterations = 0
     while residual > tolerance and iterations < max_iterations and not (iterations and ended()):
         step = newton_step(prior, latent, terms, conditioning)
@@ -138,11 +138,11 @@ def find_mode(
                 break
             share *= 0.5
         weights, latent, terms, joint = new_weights, new_latent, new_terms, new_joint
-        before, residual = residual, residual_at(prior, latent, terms.slope)
+        before, residual = residual, residual_at(prior, latent, terms.derivative)
         if residual > tolerance and residual >= before and residual < 1e-7:
             break  # rounding: a Newton step that does not come nearer
     at = newton_step(prior, latent, terms, conditioning)
-    return Mode(at, latent, terms.slope, terms.pi, terms.value, residual, residual <= tolerance, iterations)
+    return Mode(at, latent, terms.derivative, terms.pi, terms.value, residual, residual <= tolerance, iterations)
 
 
 @equation("riihimaki2013", "u4.1-logz")
@@ -153,7 +153,7 @@ def laplace_log_evidence(mode: Mode) -> float:
     ----------
     mode    from `find_mode`
     """
-    return mode.log_likelihood - 0.5 * float(np.vdot(mode.latent, mode.slope)) - 0.5 * mode.posterior.log_det
+    return mode.log_likelihood - 0.5 * float(np.vdot(mode.latent, mode.derivative)) - 0.5 * mode.posterior.log_det
 
 
 def mode_weights(mode: Mode, cov: FloatArray) -> FloatArray:
@@ -171,6 +171,6 @@ def mode_weights(mode: Mode, cov: FloatArray) -> FloatArray:
     crossed = np.einsum("nij,nj->ni", cov, pi)
     mean_var = np.einsum("nc,nc->n", pi, variances)
     quadratic = np.einsum("nc,nc->n", pi, crossed)
-    slope = -0.5 * pi * (variances - mean_var[:, None] - 2.0 * crossed + 2.0 * quadratic[:, None])
-    slope -= slope.mean(axis=1, keepdims=True)  # the sum is rounding
-    return weights_of(mode.posterior.factors, mode.posterior.coupling_chol, slope)
+    derivative = -0.5 * pi * (variances - mean_var[:, None] - 2.0 * crossed + 2.0 * quadratic[:, None])
+    derivative -= derivative.mean(axis=1, keepdims=True)  # the sum is rounding
+    return weights_of(mode.posterior.factors, mode.posterior.coupling_chol, derivative)

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from fast.core.inputs import Hyper
 from fast.core.types import FloatArray
-from fast.kernel.matern import matern_slope, matern_value
+from fast.kernel.matern import matern_derivative, matern_value
 from fast.ledger import equation
 
 # Distance of an input from the centre of Z, in lengthscales, up to which |t - t'|^2 may come from |t|^2 and t.t'.
@@ -105,14 +105,14 @@ class PreparedKernel:
     def entries_vjp(self, gradient: FloatArray, X: FloatArray, K_XZ: FloatArray) -> KernelGradient:
         """From a gradient (b, m) with respect to the entries of k(X, Z), which is overwritten.
 
-        K_XZ (b, m) is k(X, Z). The lengthscales and Z see the slope h of the kernel, `fast.kernel.matern.matern_slope`;
-        for the squared exponential h = k. Time O(b m d).
+        K_XZ (b, m) is k(X, Z). The lengthscales and Z see the derivative h of the kernel,
+        `fast.kernel.matern.matern_derivative`; for the squared exponential h = k. Time O(b m d).
         """
         if self.smoothness is None:
             gradient *= K_XZ
             return self.vjp(gradient, X)
         by_variance = float(np.vdot(gradient, K_XZ)) / self.variance
-        gradient *= matern_slope(self._squared(X), self.variance, self.smoothness)
+        gradient *= matern_derivative(self._squared(X), self.variance, self.smoothness)
         part = se_ard_vjp(gradient, X, self.Z, self.variance, self.lengthscales)
         return KernelGradient(by_variance, part.lengthscales, part.X2)
 

@@ -1,4 +1,4 @@
-"""The Matérn kernel of any smoothness, as a function of squared scaled distances, and its slope. izmailov2016, 2.3.
+"""The Matérn kernel of any smoothness in squared scaled distances, and its derivative. izmailov2016, 2.3.
 
 With x = sqrt(2 nu) r and r^2 = sum_j (x_j - x'_j)^2 / lengthscales_j^2,
 
@@ -107,7 +107,7 @@ def matern_value(squared: FloatArray, variance: float, smoothness: float) -> Flo
     return value
 
 
-def matern_slope(squared: FloatArray, variance: float, smoothness: float) -> FloatArray:
+def matern_derivative(squared: FloatArray, variance: float, smoothness: float) -> FloatArray:
     """h = -2 dk / d(r^2): dk / d lengthscales_j = h t_j^2 / lengthscales_j, dk / dx'_j = h t_j / lengthscales_j.
 
     For smoothness above 1 h = variance nu / (nu - 1) M_(nu - 1)(x). At or below 1 it is infinite at r = 0, where 0 is

@@ -45,16 +45,16 @@ _FLOOR = 1e-20  # of the smallest variance of a row: a point mass moves log P by
 
 
 class ArgmaxMoments(NamedTuple):
-    """log P and its derivatives; a slope of exactly 0 everywhere belongs to log P = -inf."""
+    """log P and its derivatives; a gradient of exactly 0 everywhere belongs to log P = -inf."""
 
     log_mass: FloatArray  # (n,) log P
-    slope: FloatArray  # (n, C) g_j = d log P/d m_j, > 0 for the label's class, < 0 for the others
+    derivative: FloatArray  # (n, C) g_j = d log P/d m_j, > 0 for the label's class, < 0 for the others
     curvature: FloatArray  # (n, C) h_j = d^2 log P/d m_j^2, <= 0
 
     @property
     def by_variance(self) -> FloatArray:
         """(n, C): d log P/d v_j."""
-        return 0.5 * (self.slope**2 + self.curvature)
+        return 0.5 * (self.derivative**2 + self.curvature)
 
 
 class _Rows(NamedTuple):
@@ -68,7 +68,7 @@ class _Rows(NamedTuple):
 
 
 def _mode(a: FloatArray, b: FloatArray, W: FloatArray) -> FloatArray:
-    """Newton steps from 0, where the slope is positive; it is convex and falls, so they never pass the mode."""
+    """Newton steps from 0, where the derivative is positive; it is convex and falls, so they never pass the mode."""
     u = np.zeros(a.shape[0])
     live = np.arange(u.size)
     for _ in range(200):
@@ -94,8 +94,8 @@ def _end(a: FloatArray, b: FloatArray, u: FloatArray, mode: FloatArray, target: 
         a_live, b_live, at = a[live], b[live], u[live]
         z = a_live + b_live * at[:, None]
         short = log_ndtr(z).sum(axis=1) - 0.5 * at * at - target[live]
-        slope = (b_live * hazard(z).ratio).sum(axis=1) - at
-        step = np.where(short < 0.0, short / np.where(slope == 0.0, 1.0, slope), 0.0)
+        derivative = (b_live * hazard(z).ratio).sum(axis=1) - at
+        step = np.where(short < 0.0, short / np.where(derivative == 0.0, 1.0, derivative), 0.0)
         u[live] = at - step
         live = live[np.abs(step) > 0.05 * np.abs(u[live] - mode[live])]
         if live.size == 0:
@@ -121,11 +121,11 @@ class _Sums:
     def __init__(self, n: int, C: int, moments: bool) -> None:
         self.moments = moments
         self.log_mass = np.empty(n)
-        self.slope: FloatArray | None = np.zeros((n, C)) if moments else None
+        self.derivative: FloatArray | None = np.zeros((n, C)) if moments else None
         self.curvature: FloatArray | None = np.zeros((n, C)) if moments else None
 
     def add(self, rows: IntArray, z: FloatArray, u: FloatArray, log_weights: FloatArray, b: FloatArray) -> None:
-        """z (n, q, C - 1), u and log_weights (n, q). Slopes in units of s_y, the label's in the last column."""
+        """z (n, q, C - 1), u and log_weights (n, q). Derivatives in units of s_y, the label's in the last column."""
         log_terms = log_ndtr(z).sum(axis=2)
         log_terms -= 0.5 * u * u
         log_terms += log_weights
@@ -133,7 +133,7 @@ class _Sums:
         weights = np.exp(log_terms - top[:, None], out=log_terms)
         mass = weights.sum(axis=1)
         self.log_mass[rows] = top + np.log(mass) - _HALF_LOG_2PI
-        if self.slope is None or self.curvature is None:
+        if self.derivative is None or self.curvature is None:
             return
         weights /= mass[:, None]
         r, excess = hazard(z)
@@ -142,7 +142,7 @@ class _Sums:
         bend = (weights[:, None, :] @ excess)[:, 0]  # E[r (r + z)]
         r -= mean_r[:, None, :]
         var_r = (weights[:, None, :] @ (r * r))[:, 0]
-        slope = b * mean_r
+        derivative = b * mean_r
         deviation = (r @ b[:, :, None])[:, :, 0]  # R - E[R], R = sum_k b_k r_k
         bend_total = (b * b * bend).sum(axis=1)
         var_total = np.einsum("nq,nq->n", weights, deviation * deviation)
@@ -157,7 +157,7 @@ class _Sums:
             h[some] = np.where(narrow[some], other, h[some])
         mixed = np.einsum("nq,nq,nq->n", weights, centred, deviation)
         h_y = np.where(var_total > 0.5 * bend_total, mixed, var_total - bend_total)
-        self.slope[rows, :-1], self.slope[rows, -1] = -slope, slope.sum(axis=1)
+        self.derivative[rows, :-1], self.derivative[rows, -1] = -derivative, derivative.sum(axis=1)
         self.curvature[rows, :-1], self.curvature[rows, -1] = np.minimum(h, 0.0), np.minimum(h_y, 0.0)
 
 
@@ -238,12 +238,12 @@ def _smooth(mean: FloatArray, var: FloatArray, y: IntArray, moments: bool) -> Ar
     _equal_steps(result, rows, 8 * np.ceil((needed[rows] + 1.0) / 8.0).astype(np.int64), out)
     if hard.size:
         _panels(result, hard, out, m, s)
-    if out.slope is None or out.curvature is None:
+    if out.derivative is None or out.curvature is None:
         return ArgmaxMoments(out.log_mass, np.empty((n, 0)), np.empty((n, 0)))
-    slope, curvature = np.empty((n, C)), np.empty((n, C))
-    np.put_along_axis(slope, order, out.slope / s[:, -1:], axis=1)
+    derivative, curvature = np.empty((n, C)), np.empty((n, C))
+    np.put_along_axis(derivative, order, out.derivative / s[:, -1:], axis=1)
     np.put_along_axis(curvature, order, out.curvature / s[:, -1:] / s[:, -1:], axis=1)
-    return ArgmaxMoments(out.log_mass, slope, curvature)
+    return ArgmaxMoments(out.log_mass, derivative, curvature)
 
 
 def _positive(var: FloatArray, y: IntArray) -> FloatArray:
@@ -285,7 +285,7 @@ def argmax_moments(mean: FloatArray, var: FloatArray, y: IntArray, *, moments: b
     result = _smooth(np.where(pair, below, mean), widened, y, moments)
     if moments:
         decided = pair | beaten[:, None]
-        result.slope[decided] = result.curvature[decided] = 0.0
+        result.derivative[decided] = result.curvature[decided] = 0.0
     return result._replace(log_mass=np.where(beaten, -np.inf, result.log_mass - np.log1p(ties)))
 
 

@@ -56,7 +56,7 @@ def expected_log_logit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: 
 
     Returns
     -------
-    value, slope, curvature (n,); the curvature is in [-1/4, 0]
+    value, derivative, curvature (n,); the curvature is in [-1/4, 0]
     """
     out = LinkMoments(*(np.empty(latent_mean.size) for _ in range(3)))
     for start in range(0, latent_mean.size, _CHUNK):
@@ -70,12 +70,12 @@ def expected_log_logit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: 
         below = ndtr(-h)
         # E max(-z, 0) = s (phi(h) - h Phi(-h)) = s Phi(-h) (r + z at z = -h)
         value = -(scale * below * hazard(-h).excess + left[:, 0] + right[:, 0])
-        slope = below - left[:, 1] + right[:, 1]
+        derivative = below - left[:, 1] + right[:, 1]
         curvature = -(left[:, 2] + right[:, 2])
         if not wide.all():
             point = logistic(np.ones(centre.size), centre)
             value = np.where(wide, value, point.value)
-            slope = np.where(wide, slope, point.slope)
+            derivative = np.where(wide, derivative, point.derivative)
             curvature = np.where(wide, curvature, point.curvature)
-        out.value[part], out.slope[part], out.curvature[part] = value, y_sign[part] * slope, curvature
+        out.value[part], out.derivative[part], out.curvature[part] = value, y_sign[part] * derivative, curvature
     return out

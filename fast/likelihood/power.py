@@ -34,7 +34,7 @@ class PowerMoments(NamedTuple):
     """F = log E[L^alpha]/alpha and its derivatives; times alpha they are those of log E[L^alpha]."""
 
     value: FloatArray  # (n,) F; E[log L] at alpha = 0
-    slope: FloatArray  # (n, C) dF/dm_j
+    derivative: FloatArray  # (n, C) dF/dm_j
     curvature: FloatArray  # (n, C) d^2F/dm_j^2
     by_variance: FloatArray  # (n, C) dF/dv_j
     log_norm: FloatArray  # (n,) log E[L^alpha]
@@ -96,15 +96,16 @@ def robust_power(
                 np.logaddexp(alpha * low + np.log(Q), alpha * high + log_P),
             )
         value = log_norm / alpha
-        # (b^alpha - a^alpha)/alpha = b^alpha (1 - (a/b)^alpha)/alpha; log P = -inf with eps = 0 has no slope to weigh
+        # (b^alpha - a^alpha)/alpha = b^alpha (1 - (a/b)^alpha)/alpha; log P = -inf with eps = 0 has zero gradient to
+        # weigh
         with np.errstate(invalid="ignore"):
             share = np.exp(log_P + alpha * high - log_norm)
         weight = np.where(np.isnan(share), 1.0, share) * (-np.expm1(alpha * (low - high)) / alpha)
     phi = weight[:, None]
-    squared = largest.slope**2
+    squared = largest.derivative**2
     return PowerMoments(
         value,
-        phi * largest.slope,
+        phi * largest.derivative,
         phi * (largest.curvature + (1.0 - alpha * phi) * squared),
         0.5 * phi * (largest.curvature + squared),
         log_norm,

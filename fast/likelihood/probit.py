@@ -49,7 +49,7 @@ class LinkMoments(NamedTuple):
     """What q(f_i) = N(m, v) says of one label."""
 
     value: FloatArray  # (n,) log-likelihood: its expectation, or the log of the expected likelihood
-    slope: FloatArray  # (n,) derivative in m
+    derivative: FloatArray  # (n,) derivative in m
     curvature: FloatArray  # (n,) second derivative in m, < 0
 
 
@@ -138,7 +138,7 @@ def expected_log_probit(y_sign: FloatArray, latent_mean: FloatArray, latent_var:
 
     Returns
     -------
-    value, slope, curvature (n,); the curvature is negative
+    value, derivative, curvature (n,); the curvature is negative
     """
     mean, scale = y_sign * latent_mean, np.sqrt(latent_var)
     out = LinkMoments(*(np.empty(mean.size) for _ in range(3)))
@@ -168,14 +168,14 @@ def expected_log_probit(y_sign: FloatArray, latent_mean: FloatArray, latent_var:
                 part = rule(mean[rows], safe[rows], left[rows], right[rows], size)
             for target, source in zip(out, part, strict=True):
                 target[rows] = source
-    np.multiply(out.slope, y_sign, out=out.slope)
+    np.multiply(out.derivative, y_sign, out=out.derivative)
     return out
 
 
 def log_expected_probit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> LinkMoments:
     """log E[Phi(y f)] = log Phi(z), z = y m / sqrt(1 + v), and its first and second derivative in m.
 
-    The tilted distribution of expectation propagation: mean m + v slope, variance v + v^2 curvature. In logarithms
+    The tilted distribution of expectation propagation: mean m + v derivative, variance v + v^2 curvature. In logarithms
     throughout: relative accuracy for every z to -1e6 and beyond.
 
     Parameters
@@ -186,7 +186,7 @@ def log_expected_probit(y_sign: FloatArray, latent_mean: FloatArray, latent_var:
 
     Returns
     -------
-    value, slope, curvature (n,); the curvature is in [-1/(1 + v), 0]
+    value, derivative, curvature (n,); the curvature is in [-1/(1 + v), 0]
     """
     width = np.sqrt(1.0 + latent_var)
     z = y_sign * latent_mean / width

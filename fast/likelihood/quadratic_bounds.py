@@ -36,7 +36,7 @@ class Expansion(NamedTuple):
     """g = log p(y | .) and its derivatives at a point."""
 
     value: FloatArray  # (b,)
-    slope: FloatArray  # (b,), g'
+    derivative: FloatArray  # (b,), g'
     curvature: FloatArray  # (b,), g'' <= 0
 
 
@@ -58,7 +58,7 @@ def log_sigmoid(z: FloatArray) -> FloatArray:
 def jj_coefficient(xi: FloatArray) -> FloatArray:
     """lambda(xi) = tanh(xi/2) / (4 xi), 1/8 at 0: izmailov2016, section 4.1, which prints tanh(xi) / (4 xi).
 
-    Half the slope of log cosh(sqrt(t)/2) in t = xi^2: half the mean of PG(1, xi), a fact used nowhere here. Even in xi.
+    Half the derivative of log cosh(sqrt(t)/2) in t = xi^2: half the mean of PG(1, xi), not used here. Even in xi.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def jj_coefficient(xi: FloatArray) -> FloatArray:
     return np.where(size > 0.0, value, 0.125)
 
 
-def jj_coefficient_slope(xi: FloatArray) -> FloatArray:
+def jj_coefficient_derivative(xi: FloatArray) -> FloatArray:
     """lambda'(xi) = (xi - sinh xi) / (4 xi^2 (1 + cosh xi)), without cancellation at 0 or overflow; odd in xi.
 
     Parameters
@@ -127,7 +127,7 @@ def jj_local(latent_mean: FloatArray, latent_var: FloatArray) -> FloatArray:
 
 
 def logistic(y_sign: FloatArray, latent_values: FloatArray) -> Expansion:
-    """log sigma(y f): slope y sigma(-y f), curvature -sigma(f) sigma(-f), by e^-|f| alone.
+    """log sigma(y f): derivative y sigma(-y f), curvature -sigma(f) sigma(-f), by e^-|f| alone.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def logistic(y_sign: FloatArray, latent_values: FloatArray) -> Expansion:
 
 
 def probit(y_sign: FloatArray, latent_values: FloatArray) -> Expansion:
-    """log Phi(y f): slope y r, curvature -r (r + y f) with r = phi/Phi, to any |f|.
+    """log Phi(y f): derivative y r, curvature -r (r + y f) with r = phi/Phi, to any |f|.
 
     Parameters
     ----------
@@ -170,5 +170,5 @@ def taylor(y_sign: FloatArray, xi: FloatArray, log_likelihood: LogLikelihood = l
     log_likelihood : callable    (y_sign, f) -> Expansion; log-concave
     """
     g = log_likelihood(y_sign, xi)
-    shift = g.slope - g.curvature * xi
-    return Quadratic(g.value - 0.5 * (g.slope + shift) * xi, shift, -g.curvature)
+    shift = g.derivative - g.curvature * xi
+    return Quadratic(g.value - 0.5 * (g.derivative + shift) * xi, shift, -g.curvature)

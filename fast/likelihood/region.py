@@ -3,7 +3,7 @@
 Z = E[prod_j Phi(a_j + b_j u)], u ~ N(0, 1), and what follows from it. The integrand is log-concave with curvature below
 -1: beyond 9 from its mode nothing is left at 1e-17. Off the real axis it grows like exp(y^2 (1 + sum b^2)/2), so the
 trapezoidal rule of step h errs by exp(-2 pi^2 / (h^2 (1 + sum b^2))), below 1e-17 at h = 0.7 (1 + sum b^2)^-1/2. Newton
-steps to the mode start at 0, where the slope is positive; the slope is convex and falls, so they never pass it.
+steps to the mode start at 0, where the derivative is positive; that is convex and falls, so they never pass it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def _mode(a: FloatArray, b: FloatArray) -> FloatArray:
     u = np.zeros(a.shape[0])
     for _ in range(60):
         r, excess = hazard(a + b * u[:, None])
-        slope = (b * r).sum(axis=1) - u
-        step = slope / (1.0 + (b * b * r * excess).sum(axis=1))
+        derivative = (b * r).sum(axis=1) - u
+        step = derivative / (1.0 + (b * b * r * excess).sum(axis=1))
         u += step
         if np.abs(step).max(initial=0.0) < 1e-3:
             break
@@ -77,10 +77,10 @@ def region_moments(a: FloatArray, b: FloatArray, *, moments: bool = False, curva
             if hazards is not None:
                 ratio, excess = hazard(t)
                 weights /= mass[:, None]
-                slope = np.einsum("nu,nuj->nj", weights, ratio)
-                hazards[rows] = slope
+                derivative = np.einsum("nu,nuj->nj", weights, ratio)
+                hazards[rows] = derivative
                 if second is not None:
-                    centred = ratio - slope[:, None, :]
+                    centred = ratio - derivative[:, None, :]
                     weighted = centred * weights[:, :, None]
                     part = -(weighted.transpose(0, 2, 1) @ centred)
                     part[:, np.arange(D), np.arange(D)] += np.einsum("nu,nuj->nj", weights, ratio * excess)

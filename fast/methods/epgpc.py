@@ -84,7 +84,7 @@ def refresh(
     cond_var : (n,)    variance of f_i given t_i
     """
     link = log_expected_probit(y_sign, cavities.mean, cavities.var + cond_var)
-    return link, *match_moments(cavities.mean, cavities.var, link.slope, link.curvature)
+    return link, *match_moments(cavities.mean, cavities.var, link.derivative, link.curvature)
 
 
 class Sweep(NamedTuple):
@@ -190,7 +190,7 @@ def assemble(
         *pair,
         sweep.log_scales,
         open_var + open_var**2 * sweep.link.curvature,
-        sweep.cavity.mean + open_var * sweep.link.slope,
+        sweep.cavity.mean + open_var * sweep.link.derivative,
         ep_evidence(sweep.sites, sweep.log_scales),
         trace,
         residual,
@@ -246,9 +246,11 @@ def gradients(posterior: EPGPCPosterior) -> Gradients:
     prior, sites = posterior.prior, posterior.sites
     if isinstance(prior, FullPrior):
         return full_site_gradients(prior, sites.factor, sites.weights, posterior.site_precision)
-    slope = posterior.site_shift - posterior.site_precision * sites.proj_mean
-    open_precision = -(posterior.link.slope**2 + posterior.link.curvature)
-    return sparse_site_gradients(prior, sites.factor, sites.weights, slope, posterior.site_precision, open_precision)
+    derivative = posterior.site_shift - posterior.site_precision * sites.proj_mean
+    open_precision = -(posterior.link.derivative**2 + posterior.link.curvature)
+    return sparse_site_gradients(
+        prior, sites.factor, sites.weights, derivative, posterior.site_precision, open_precision
+    )
 
 
 @takes_values

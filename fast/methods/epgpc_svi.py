@@ -264,11 +264,11 @@ class SiteRun:
         tau, nu = self.precision[batch], self.shift[batch]
         prior = SparsePrior(self.X[batch], view.y_sign, self.Z, self.hyper, self.block_size, 2**62)
         weights = solve_vector(self.factor, solve_vector(self.factor, self.sums.shift), transposed=True)
-        open_precision = -(link.slope**2 + link.curvature)
-        found_slopes = sparse_site_gradients(
+        open_precision = -(link.derivative**2 + link.curvature)
+        new_gradients = sparse_site_gradients(
             prior, self.factor, weights, scale * (nu - tau * mean), scale * tau, scale * open_precision
         )
-        return packing.slope(found_slopes, self.hyper)
+        return packing.gradient(new_gradients, self.hyper)
 
     def move(self, hyper: Hyper, Z: FloatArray, rebuild: bool) -> None:
         """Another kernel under the same sites."""
@@ -366,10 +366,10 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
             if trace or packing.size:
                 estimate = run.estimate(batch, view)
             if packing.size:
-                slope = run.gradient(batch, view, packing) + packing.prior(run.hyper)[1]
-                if not np.isfinite(slope).all():
+                derivative = run.gradient(batch, view, packing) + packing.prior(run.hyper)[1]
+                if not np.isfinite(derivative).all():
                     raise ValueError("the gradient with respect to the prior is not finite")
-                move, adam = adam_step(slope, adam, options.learning_rate)
+                move, adam = adam_step(derivative, adam, options.learning_rate)
                 new_hyper, new_Z = packing.parameters(packing.vector(run.hyper, run.Z) + move, run.hyper, run.Z)
                 assert new_Z is not None
                 good = (run.hyper, run.Z)

@@ -68,7 +68,7 @@ def converge(
     """
     tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
-    at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
+    at = mode.posterior._replace(weights=np.ascontiguousarray(mode.derivative.T), mean=mode.latent)
     result = LaplacePosterior(
         prior,
         mode,
@@ -221,7 +221,7 @@ def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tup
     cross : list of (n,)        cross-covariances of the point, one a class
     """
     extended: Any = _Extended(posterior.prior, cross)
-    start = np.vstack([posterior.mode.slope, np.zeros(extended.n_classes)])
+    start = np.vstack([posterior.mode.derivative, np.zeros(extended.n_classes)])
     ratios, all_converged = np.empty(extended.n_classes), True
     for k in range(extended.n_classes):
         extended.y[-1] = k

@@ -112,7 +112,7 @@ def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096)
     """
     prior, sites = posterior.prior, posterior.sites
     X_test = inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
-    weights = posterior.mode.terms.slope
+    weights = posterior.mode.terms.derivative
     moments = full_latent(X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, weights, block_size)
     return logit_prediction(*moments) if posterior.likelihood == "logit" else probit_prediction(*moments)
 

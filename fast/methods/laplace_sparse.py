@@ -105,7 +105,7 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
         mode.latent,
         latent_covariances(latents, at, covariance),
         mode.pi,
-        np.array([latents.of(k).T @ mode.slope[:, k] for k in range(latents.n_classes)]),
+        np.array([latents.of(k).T @ mode.derivative[:, k] for k in range(latents.n_classes)]),
         covariance,
         laplace_log_evidence(mode),
         mode.residual,

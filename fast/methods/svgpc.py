@@ -103,7 +103,7 @@ def natural_target(link: LinkMoments, latent_mean: FloatArray) -> tuple[FloatArr
     link                  expectations under q(f_i)
     latent_mean : (n,)    m
     """
-    return -link.curvature, link.slope - link.curvature * latent_mean
+    return -link.curvature, link.derivative - link.curvature * latent_mean
 
 
 def cond_var_of(prior: Prepared) -> FloatArray | float:
@@ -258,7 +258,7 @@ def gradients(posterior: SVGPCPosterior) -> Gradients:
     if isinstance(prior, FullPrior):
         return full_site_gradients(prior, sites.factor, sites.weights, posterior.site_precision)
     precision = -posterior.link.curvature
-    return sparse_site_gradients(prior, sites.factor, sites.weights, posterior.link.slope, precision, precision)
+    return sparse_site_gradients(prior, sites.factor, sites.weights, posterior.link.derivative, precision, precision)
 
 
 def learn_prior(

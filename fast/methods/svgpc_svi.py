@@ -50,7 +50,7 @@ class Probit:
     def sites(self, y: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> Sites:
         """E[g'] and -E[g'']: (b,) each."""
         link = self._link(y, latent_mean, latent_var)
-        return Sites(link.slope, -link.curvature)
+        return Sites(link.derivative, -link.curvature)
 
     def expected(self, y: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> FloatArray:
         """E[log Phi(y f)]: (b,)."""

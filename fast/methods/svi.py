@@ -137,7 +137,7 @@ class _Vector:
         result = batch_bound(kernel, expected, batch.X, batch.y, scale, mean, chol_cov, learning=learning)
         parts = [result.inducing_mean, result.chol_cov[self.lower]]
         if result.prior is not None:
-            parts.append(self.packing.slope(result.prior, kernel.hyper) + by_prior)
+            parts.append(self.packing.gradient(result.prior, kernel.hyper) + by_prior)
         return result.value + self.log_prior, np.concatenate(parts)
 
 
@@ -178,14 +178,14 @@ def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRu
         with np.errstate(
             over="ignore", invalid="ignore", divide="ignore"
         ):  # after a step too far; the next line says so
-            value, slope = form.evaluate(vector, expected, batch, source.n / batch.y.size)
-        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            value, derivative = form.evaluate(vector, expected, batch, source.n / batch.y.size)
+        if not (np.isfinite(value) and np.isfinite(derivative).all()):
             raise ValueError(
                 f"rate: found {shown(rate)}, with which step {iteration + 1} is not finite; expected a smaller one"
             )
         trace.append(value - form.log_prior)
         reached(f"step {iteration + 1} of {steps}", value)
-        step, state = ada_delta_step(slope, state, rate)
+        step, state = ada_delta_step(derivative, state, rate)
         vector = vector + step
         if callback is not None:
             callback(

@@ -57,7 +57,7 @@ class RegionTerms(NamedTuple):
     """log Z_i and E[v_i] - m_i of all data."""
 
     value: float
-    slope: FloatArray  # (n, C) E[v] - m
+    derivative: FloatArray  # (n, C) E[v] - m
     curvature: FloatArray | None  # (n, D, D) of log Z in the differences, sign changed
 
 
@@ -191,7 +191,7 @@ def converge(
     trace: list[float] = []
     residual, stalled = np.inf, 0
     while True:
-        away = terms.slope.T - weights
+        away = terms.derivative.T - weights
         moved = _smoothed(at, prior, away)  # (K + I)^-1 (grad - b): the plain sweep adds this to b
         last, residual = residual, float(np.abs(_times(prior, moved)).max()) / max(1.0, float(np.abs(mean).max()))
         if callback is not None and trace:
@@ -220,7 +220,7 @@ def converge(
         posterior,
         posterior.mean,
         marginal_covariances(posterior),
-        posterior.mean + terms.slope,
+        posterior.mean + terms.derivative,
         value,
         np.array(trace),
         residual,
@@ -361,8 +361,8 @@ def alternate(
 ) -> Searched:
     """The best q and `update_hyperparameters` in turn, until logarithms move by less than learning_tolerance.
 
-    No round lowers the bound, and where it ends the maximised bound has no slope. Moves shrink by a constant factor a
-    round, which may be near one: `search` gets there sooner.
+    No round lowers the bound, and where it ends the maximised bound has zero gradient. Moves shrink by a constant
+    factor a round, which may be near one: `search` gets there sooner.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.ledger import equation
-from fast.likelihood.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
+from fast.likelihood.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_derivative, jj_local
 from fast.one_latent.fixed_point import FixedPoint, ascend
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.one_latent.prior import Evaluation, FullPrior
@@ -78,14 +78,14 @@ class Bound:
 
 @equation("izmailov2016", "u4.1-Jhat-gradient")
 def local_gradient(xi: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> FloatArray:
-    """Slope of the collapsed bound (14) in xi: lambda'(xi) (xi^2 - E f^2), zero at (15) and at xi = 0.
+    """Derivative of the collapsed bound (14) in xi: lambda'(xi) (xi^2 - E f^2), zero at (15) and at xi = 0.
 
     Parameters
     ----------
     xi : (n,)
     latent_mean, latent_var : (n,)    of q(f_i) at its optimum given xi
     """
-    return jj_coefficient_slope(xi) * (xi * xi - latent_mean * latent_mean - latent_var)
+    return jj_coefficient_derivative(xi) * (xi * xi - latent_mean * latent_mean - latent_var)
 
 
 def _plain(
@@ -264,7 +264,7 @@ def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> Q
 
 
 def gradients(posterior: QuadraticPosterior) -> Gradients:
-    """Slope of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
+    """Derivative of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
     Parameters
     ----------

@@ -250,7 +250,7 @@ def _overshot(state: Alternation, log_likelihood: LogLikelihood) -> bool:
 
 
 def gradients(posterior: TaylorPosterior) -> Gradients:
-    """Slope of (19) at its xi held: variance float, lengthscales (d,), noise float, Z (m, d) or None.
+    """Derivative of (19) at its xi held: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The bound (11) of izmailov2016 on a batch for q(u) = N(mu, C C') given by mu and C, and all its slopes.
+"""The bound (11) of izmailov2016 on a batch for q(u) = N(mu, C C') given by mu and C, and all its derivatives.
 
 Whitened, p = L^-1 mu, M = L^-1 C (lower triangular), a_i = L^-1 k_Zi:
 
@@ -30,7 +30,7 @@ from fast.one_latent.stochastic import Kernel
 Expected = Callable[[FloatArray, FloatArray, FloatArray], LinkMoments]
 
 
-class Slopes(NamedTuple):
+class Derivatives(NamedTuple):
     """A batch estimate of the bound and its gradient."""
 
     value: float
@@ -62,7 +62,7 @@ def batch_bound(
     chol_cov: FloatArray,
     *,
     learning: bool,
-) -> Slopes:
+) -> Derivatives:
     """(n/b) sum over a batch of E log p(y_i | f_i) - KL(q(u) || p(u)), and its gradient: izmailov2016 (11), 3.2.
 
     With all data and scale 1 the bound itself. Time O(b m (m + d) + m^3).
@@ -89,7 +89,7 @@ def batch_bound(
     diagonal = M.diagonal()
     kl = 0.5 * (float(np.vdot(M, M)) + float(p @ p) - m) - float(np.log(np.abs(diagonal)).sum())
     value = scale * float(link.value.sum()) - kl
-    e, t = scale * link.slope, -scale * link.curvature
+    e, t = scale * link.derivative, -scale * link.curvature
     by_mean = solve_vector(L, rows.T @ e - p, transposed=True)
     inner = -(rows.T @ (whitened * t[:, None])) - M
     by_factor = np.tril(solve_rows(L, np.array(inner.T, order="C"), transposed=True).T)  # L^-T inner
@@ -98,7 +98,7 @@ def batch_bound(
     if learning:
         projected = Projected(kernel.of, X, K_XZ, kernel.K_ZZ, L, rows)
         prior = moment_gradients(projected, e, t, M @ M.T, p)
-    return Slopes(value, by_mean, by_factor, prior)
+    return Derivatives(value, by_mean, by_factor, prior)
 
 
 def start_of(m: int) -> tuple[FloatArray, FloatArray]:

@@ -92,7 +92,7 @@ def gaussian_at(prior: FullPrior, likelihood: str, mode: Mode) -> LaplacePosteri
     mode                from `fast.one_latent.mode.find_mode`
     """
     precision = -mode.terms.curvature
-    sites = condition(prior, precision, precision * mode.latent + mode.terms.slope)
+    sites = condition(prior, precision, precision * mode.latent + mode.terms.derivative)
     value = float(mode.terms.value.sum()) - 0.5 * (float(mode.weights @ mode.latent) + sites.log_det)
     return LaplacePosterior(prior, likelihood, mode, sites, value)
 
@@ -108,13 +108,13 @@ def total_gradients(posterior: LaplacePosterior) -> Gradients:
     posterior    from `gaussian_at`
     """
     prior, mode, W = posterior.prior, posterior.mode, posterior.site_precision
-    slope = mode.terms.slope  # K^-1 f to the accuracy of f; weights have an error of f times K^-1
-    held = full_site_gradients(prior, posterior.sites.factor, slope, W)
+    derivative = mode.terms.derivative  # K^-1 f to the accuracy of f; weights have an error of f times K^-1
+    held = full_site_gradients(prior, posterior.sites.factor, derivative, W)
     by_mode = 0.5 * posterior.latent_var * third_derivative(posterior.likelihood, prior.y_sign, mode.latent)
     by_mode -= damped(mode.factor, W, prior.K @ by_mode)
     by_variance, by_length = held.variance, held.lengthscales.copy()
     for start, stop in block_edges(by_mode.size, prior.block_size):
-        part = entries_vjp(np.outer(by_mode[start:stop], slope), prior.X[start:stop], prior.X, prior.hyper)
+        part = entries_vjp(np.outer(by_mode[start:stop], derivative), prior.X[start:stop], prior.X, prior.hyper)
         by_variance += part.variance
         by_length += part.lengthscales
-    return Gradients(by_variance, by_length, held.noise + float(by_mode @ slope), None)
+    return Gradients(by_variance, by_length, held.noise + float(by_mode @ derivative), None)

@@ -21,13 +21,14 @@ from fast.solve.lbfgs import Best, Limits, Place, Search
 # Logarithms may move this far from where they start: a factor of e^20 either way is no longer a kernel for the data.
 _LARGEST_LOG_MOVE = 20.0
 # How far logarithms may move in the first of two rounds, and how carefully that one ends. L-BFGS-B starts without
-# curvature: a first step across several lengthscales may land where the kernel is a constant, from which no slope leads
-# back. The round that follows starts nearer, and with slopes of its own size.
+# curvature: a first step across several lengthscales may land where the kernel is a constant, from which zero gradient
+# leads back. The round that follows starts nearer, and with derivatives of its own size.
 _FIRST_ROUND = 2.0
-_FIRST_ITERATIONS, _FIRST_SLOPE, _FIRST_CHANGE = 15, 1e-2, 1e-6
+_FIRST_ITERATIONS, _FIRST_DERIVATIVE, _FIRST_CHANGE = 15, 1e-2, 1e-6
 # Two rounds that gain less than this of the objective's size end the search, flat or not.
 _GAIN = 1e-8
-# Slope over 1 + |objective| up to which an end counts as a maximum: far above what the search's own criteria leave.
+# Derivative over 1 + |objective| up to which an end counts as a maximum: far above what the search's own criteria
+# leave.
 _FLAT = 1e-3
 
 
@@ -54,7 +55,7 @@ def maximise(
     """Maximise an objective and the log density of what is learned over what the packing holds.
 
     A search starts in a box of two units of the logarithms around its start and goes on in one of twenty; where it ends
-    on a slope it is begun again, as long as that raises the objective.
+    on a gradient it is begun again, as long as that raises the objective.
     A search that has to end (`fast.core.ending`) returns the best evaluation before; the start is always evaluated.
     Parameters that the prior refuses count as worse than all seen, so the line search turns back; the best evaluation
     is what is returned.
@@ -82,7 +83,7 @@ def maximise(
         hyper, Z = packing.parameters(vector, packing.hyper, packing.Z)
         value, gradients = evaluate(hyper, Z)
         log_prior, by_prior = packing.prior(hyper)
-        return Place(value + log_prior, packing.slope(gradients, hyper) + by_prior)
+        return Place(value + log_prior, packing.gradient(gradients, hyper) + by_prior)
 
     search = Search(place)
     box = np.full(start.size, np.inf)
@@ -95,25 +96,25 @@ def maximise(
     radius, before = _FIRST_ROUND, -np.inf
     while True:
         assert search.best is not None  # the start raises, or counts
-        vector, (value, slope, _) = search.best
+        vector, (value, derivative, _) = search.best
         first = radius == _FIRST_ROUND
         left = max_iterations - len(search.trace)
         size = max(1.0, abs(value))
         if first:
             before = value
-        # a first step takes the whole slope, as far as the box allows: in these units no entry of it is above one
-        unit = max(1.0, float(np.abs(slope).max()))
+        # a first step takes the whole derivative, as far as the box allows: in these units no entry of it is above one
+        unit = max(1.0, float(np.abs(derivative).max()))
         limits = Limits(
             min(_FIRST_ITERATIONS, left) if first else left,
-            (max(tolerance, _FIRST_SLOPE) if first else tolerance) / unit,
+            (max(tolerance, _FIRST_DERIVATIVE) if first else tolerance) / unit,
             (_FIRST_CHANGE if first else 1e-13) * min(1.0, size / unit),
             max_evaluations - search.n_evaluations + again,
         )
         near = np.maximum(vector - radius * box, lowest), np.minimum(vector + radius * box, highest)
         end = search.round(vector, limits, near, unit)
-        best_vector, (value, slope, _) = search.best
+        best_vector, (value, derivative, _) = search.best
         spent = len(search.trace) >= max_iterations or search.n_evaluations - again >= max_evaluations
-        free = np.clip(best_vector + slope, lowest, highest) - best_vector
+        free = np.clip(best_vector + derivative, lowest, highest) - best_vector
         flat = float(np.abs(free).max()) <= _FLAT * size
         if (
             spent
@@ -124,9 +125,10 @@ def maximise(
             break
         radius = _LARGEST_LOG_MOVE if first else _FIRST_ROUND
     hyper, Z = packing.parameters(best_vector, packing.hyper, packing.Z)
-    # a line search that finds no rise ends as a success too: beside a singular prior, say, where slopes are rounding
+    # a line search that finds no rise ends as a success too: beside a singular prior, say, where derivatives are
+    # rounding
     flat = flat or end.reason == ENOUGH
-    reason = end.reason if flat or not end.success else "no step raises the objective, whose slope is not zero"
+    reason = end.reason if flat or not end.success else "no step raises the objective, whose gradient is not zero"
     count = search.n_evaluations - again
     return Learned(hyper, Z, np.array(search.trace), end.success and flat, reason, count, search.n_refused)
 

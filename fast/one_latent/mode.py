@@ -110,7 +110,7 @@ def find_mode(
     while True:
         precision = -terms.curvature
         factor = newton_factor(prior, precision)
-        rest = terms.slope - weights
+        rest = terms.derivative - weights
         step = rest - damped(factor, precision, K @ rest)
         residual = float(np.abs(K @ step).max()) / max(1.0, float(np.abs(latent).max()))
         taken = len(trace) - 1

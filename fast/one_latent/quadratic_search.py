@@ -298,7 +298,7 @@ def joint_search(
     ----------
     state                        q(u) and xi to start from; left alone
     learn                        names of learned parameters, or none
-    local_gradient : callable    (xi, latent_mean, latent_var) -> slope of the bound in xi (n,)
+    local_gradient : callable    (xi, latent_mean, latent_var) -> derivative of the bound in xi (n,)
     max_evaluations : int        of the bound; the step in which they run out is finished
     max_iterations : int
     tolerance : float            relative change of the bound in one step
@@ -313,18 +313,18 @@ def joint_search(
         xi = vector[size:].copy()
         moved = packing.parameters(vector[:size], hyper, None)[0]
         prior, end = bound.at(moved, xi)
-        slope = np.empty(vector.size)
+        derivative = np.empty(vector.size)
         if isinstance(prior, FullPrior):
             state_at = evaluate(prior, state.local_quadratic, xi)
             mean, var = state_at.latent_mean, state_at.latent_var
         else:
             mean, var = moments(prior, spread_of(end))
-        slope[size:] = local_gradient(xi, mean, var)
+        derivative[size:] = local_gradient(xi, mean, var)
         log_prior, by_prior = packing.prior(moved)
         if size:
             gradients = gradients_at(prior, state.local_quadratic, xi, end.factor, end.weights)
-            slope[:size] = packing.slope(gradients, moved) + by_prior
-        return Place(end.value + log_prior, slope)
+            derivative[:size] = packing.gradient(gradients, moved) + by_prior
+        return Place(end.value + log_prior, derivative)
 
     reach = np.concatenate([np.full(size, _LARGEST_LOG_MOVE), np.full(state.xi.size, np.inf)])
     search = Search(place)

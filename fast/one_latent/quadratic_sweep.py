@@ -266,7 +266,7 @@ def moments(prior: BlockPrior, spread: Spread) -> tuple[FloatArray, FloatArray]:
 def gradients_at(
     prior: Prepared, local_quadratic: LocalQuadratic, xi: FloatArray, factor: FloatArray, weights: FloatArray
 ) -> Gradients:
-    """Slope of J, xi held and q at its optimum, in variance, lengthscales, noise and Z: izmailov2016 (14) and (19).
+    """Gradient of J, xi held and q at its optimum, in variance, lengthscales, noise and Z: izmailov2016 (14) and (19).
 
     J is stationary in q there, so only its explicit dependence on the kernel counts. Time O(n m (m + d) + m^3).
 

@@ -1,7 +1,7 @@
 """Gradient with respect to variance, lengthscales, noise and Z of sums over data at a fixed q(u) = N(mu, Sigma).
 
 The objective is sum_i F_i(m_i, v_i) - KL(q(u) || p(u)), with m_i = kappa_i mu and v_i = k_ii - kappa_i (K_ZZ - Sigma)
-kappa_i'. With mu = L p, Sigma = L S L', slope dF_i/dm_i = e_i and dF_i/dv_i = -tau_i/2, the product rule gives
+kappa_i'. With mu = L p, Sigma = L S L', derivative dF_i/dm_i = e_i and dF_i/dv_i = -tau_i/2, the product rule gives
 
     dF/dk_Zi = L^-T [e_i p + (gamma_i I - tau_i S) a_i],        dF/dk_ii = -gamma_i / 2,        gamma = tau,
     dF/dK_ZZ = L^-T M L^-1,   M = -sym(A e p') - (A Gamma A' - A T A' S - S A T A')/2 - (I - S - p p')/2.
@@ -30,7 +30,7 @@ def sparse_site_gradients(
     prior: SparsePrior,
     factor: FloatArray,
     weights: FloatArray,
-    slope_mean: FloatArray,
+    derivative_mean: FloatArray,
     site_precision: FloatArray,
     open_precision: FloatArray,
 ) -> Gradients:
@@ -41,7 +41,7 @@ def sparse_site_gradients(
     prior                      the data that are summed over (a mini-batch, or all)
     factor : (m, m)            R with S = (R R')^-1: covariance of the whitened inducing values
     weights : (m,)             p
-    slope_mean : (n,)          e
+    derivative_mean : (n,)          e
     site_precision : (n,)      tau
     open_precision : (n,)      gamma
     """
@@ -52,9 +52,9 @@ def sparse_site_gradients(
     projected = np.zeros(m)  # A e
     C, G = np.zeros((m, m), order="F"), np.zeros((m, m), order="F")  # A T A', A Gamma A'
     shared = open_precision is site_precision
-    for start, stop in block_edges(slope_mean.size, prior.block_size):
+    for start, stop in block_edges(derivative_mean.size, prior.block_size):
         rows, part = prior.rows(start, stop), slice(start, stop)
-        projected += rows.T @ slope_mean[part]
+        projected += rows.T @ derivative_mean[part]
         C = add_outer(C, rows, site_precision[part])
         if not shared:
             G = add_outer(G, rows, open_precision[part])
@@ -64,7 +64,7 @@ def sparse_site_gradients(
         weighted = work[: stop - start]
         weighted *= -site_precision[part, None]
         weighted += rows * open_precision[part, None]
-        weighted += np.outer(slope_mean[part], weights)
+        weighted += np.outer(derivative_mean[part], weights)
         weighted = solve_rows(prior.chol_K, work, transposed=True)[: stop - start]
         block = finite_rows("X", prior.X[start:stop], start)
         product = entries_vjp(weighted, block, Z, hyper)

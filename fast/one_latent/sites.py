@@ -164,7 +164,7 @@ def cavity(
 
 
 def match_moments(
-    cavity_mean: FloatArray, cavity_var: FloatArray, slope: FloatArray, curvature: FloatArray
+    cavity_mean: FloatArray, cavity_var: FloatArray, derivative: FloatArray, curvature: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The site that gives t_i its tilted moments: tau = -d2/(1 + v d2), nu = (d1 - m d2)/(1 + v d2).
 
@@ -174,14 +174,14 @@ def match_moments(
     Parameters
     ----------
     cavity_mean, cavity_var : (n,)    m, v
-    slope, curvature : (n,)           d1, d2; 1 + v d2 > 0 for a probit factor
+    derivative, curvature : (n,)           d1, d2; 1 + v d2 > 0 for a probit factor
 
     Returns
     -------
     site_precision, site_shift (n,)
     """
     shrink = 1.0 + cavity_var * curvature
-    return -curvature / shrink, (slope - cavity_mean * curvature) / shrink
+    return -curvature / shrink, (derivative - cavity_mean * curvature) / shrink
 
 
 def log_site_scale(

@@ -50,7 +50,7 @@ _REMEDY = "raise jitter or remove duplicate rows of Z"
 class Sites(NamedTuple):
     """What a likelihood contributes at given marginals of q(f_i)."""
 
-    slope: FloatArray  # (b,), dE_i/dm_i
+    derivative: FloatArray  # (b,), dE_i/dm_i
     precision: FloatArray  # (b,), -2 dE_i/dv_i, >= 0
 
 
@@ -205,8 +205,8 @@ class Run:
     def gradient(self, view: View) -> Any:
         """Natural gradient at the current q(u), whitened."""
         mean, var = self.state.marginals(view)
-        slope, precision = self.likelihood.sites(view.batch.y, mean, var)
-        shift = slope + precision * mean
+        derivative, precision = self.likelihood.sites(view.batch.y, mean, var)
+        shift = derivative + precision * mean
         return natural_gradient(view.rows, shift, precision, view.scale, self.state.shift, self.state.precision)
 
     def look(self, batch: Batch) -> None:
@@ -255,11 +255,11 @@ class Run:
 
     def _move_kernel(self, view: View, state: State, marginals: Marginals, weights: FloatArray) -> None:
         kernel = state.kernel
-        slope, precision = self.likelihood.sites(view.batch.y, *marginals)
+        derivative, precision = self.likelihood.sites(view.batch.y, *marginals)
         assert view.K_XZ is not None
         projected = Projected(kernel.of, view.batch.X, view.K_XZ, kernel.K_ZZ, kernel.chol_K, view.rows)
-        gradients = batch_gradients(projected, view.scale * slope, view.scale * precision, state.factor, weights)
-        gradient = self.packing.slope(gradients, kernel.hyper) + self.packing.prior(kernel.hyper)[1]
+        gradients = batch_gradients(projected, view.scale * derivative, view.scale * precision, state.factor, weights)
+        gradient = self.packing.gradient(gradients, kernel.hyper) + self.packing.prior(kernel.hyper)[1]
         if not np.isfinite(gradient).all():
             raise DivergedError("the gradient with respect to the prior is not finite")
         move, self.adam = adam_step(gradient, self.adam, self.settings.learning_rate)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
-from fast.core.hyperprior import Hyperprior, prior_slopes
+from fast.core.hyperprior import Hyperprior, prior_gradients
 from fast.core.inputs import Hyper
-from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_derivative
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.ledger import equation
@@ -125,13 +125,13 @@ class Packing:
         merged = {**hyper._asdict(), **changed}
         return inputs.hyper(n_columns=hyper.lengthscales.size, **merged), Z
 
-    def slope(self, gradients: Gradients, hyper: Hyper) -> FloatArray:
+    def gradient(self, gradients: Gradients, hyper: Hyper) -> FloatArray:
         """A gradient with respect to the parameters, in the coordinates of the vector."""
         values = np.empty(self.size)
         for name, part in self.parts.items():
             gradient = getattr(gradients, field_of(name))
             values[part] = (
-                np.ravel(gradient) if name == "Z" else log_slope(name, gradient, getattr(hyper, field_of(name)))
+                np.ravel(gradient) if name == "Z" else log_derivative(name, gradient, getattr(hyper, field_of(name)))
             )
         return values
 
@@ -140,7 +140,7 @@ class Packing:
 
         It counts once, however many batches there are.
         """
-        return prior_slopes(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field))
+        return prior_gradients(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field))
 
 
 def adam_arrays(state: AdamState) -> Mapping[str, np.ndarray]:

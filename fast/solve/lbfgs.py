@@ -77,7 +77,7 @@ class Search:
             # a start that was cut short may be worse than all, but no NaN
             usable = np.isfinite(place.value) or (place.value == -np.inf and best is None and ended())
             if not (usable and np.isfinite(place.gradient).all()):
-                raise ValueError("objective: found a value or slope that is not finite, expected finite numbers")
+                raise ValueError("objective: found a value or derivative that is not finite, expected finite numbers")
         except (ValueError, NotPositiveDefiniteError):
             if best is None:
                 raise
@@ -115,8 +115,8 @@ class Search:
         begun = len(self.trace)
 
         def objective(vector: FloatArray) -> tuple[float, FloatArray]:
-            value, slope = self(vector)
-            return value / unit, slope / unit
+            value, derivative = self(vector)
+            return value / unit, derivative / unit
 
         def after(_: FloatArray) -> None:
             self.trace.append(np.nan if self.best is None else self.best.place.value)

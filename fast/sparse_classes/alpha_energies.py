@@ -66,7 +66,7 @@ def divergence(q: ClassDistribution) -> float:
 
 
 @equation("villacampa2017", "u21-vi-baseline")
-def natural_target(curvature: FloatArray, slope: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+def natural_target(curvature: FloatArray, derivative: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
     """P* = I - 2 Q and w* = t - 2 Q m, where a whole natural-gradient step of D - KL leads: villacampa2017, section 3.
 
     D sees a latent value through its mean a_i'm and its variance s_i + a_i'S a_i. P* need not be positive definite:
@@ -75,11 +75,11 @@ def natural_target(curvature: FloatArray, slope: FloatArray, mean: FloatArray) -
     Parameters
     ----------
     curvature : (m, m)    Q, sum_i dF_i/dv_i a_i a_i'
-    slope : (m,)          t, sum_i dF_i/dm_i a_i
+    derivative : (m,)          t, sum_i dF_i/dm_i a_i
     mean : (m,)           m
     """
     precision = -2.0 * curvature
-    shift = slope + precision @ mean
+    shift = derivative + precision @ mean
     precision.flat[:: mean.size + 1] += 1.0
     return precision, shift
 
@@ -162,7 +162,7 @@ class Energy:
                 total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
         return total
 
-    def direction(self, distributions: Distributions, curvature: FloatArray, slope: FloatArray) -> NaturalChange:
+    def direction(self, distributions: Distributions, curvature: FloatArray, derivative: FloatArray) -> NaturalChange:
         """Gradient in the expectation parameters of q: a difference of natural parameters. Time about 6 C m^3.
 
         Zero where q has the mean of the moments of all tilted distributions (apep, rpapep), or where no site moves
@@ -172,7 +172,7 @@ class Energy:
         ----------
         distributions             from `distributions`
         curvature : (C, m, m)     sum_i dF_i/dv_i a_i a_i'
-        slope : (C, m)            sum_i dF_i/dm_i a_i
+        derivative : (C, m)            sum_i dF_i/dm_i a_i
         """
         q = distributions.q
         d_precision, d_shift = np.empty_like(q.precision), np.empty_like(q.shift)
@@ -180,11 +180,11 @@ class Energy:
         for k in range(q.shift.shape[0]):
             P, p = q.precision[k], q.weights[k]
             if self.variational:
-                target, shift = natural_target(curvature[k], slope[k], p)
+                target, shift = natural_target(curvature[k], derivative[k], p)
                 d_precision[k], d_shift[k] = target - P, shift - q.shift[k]
-                free = slope[k] - p  # dw - dP m
+                free = derivative[k] - p  # dw - dP m
             else:
-                d_mean, d_cov = self._moment_changes(k, distributions, curvature[k], slope[k])
+                d_mean, d_cov = self._moment_changes(k, distributions, curvature[k], derivative[k])
                 d_precision[k] = -(P @ d_cov @ P)
                 d_precision[k] = 0.5 * (d_precision[k] + d_precision[k].T)
                 free = P @ d_mean
@@ -193,13 +193,13 @@ class Energy:
         return NaturalChange(d_precision, d_shift, residual)
 
     def _moment_changes(
-        self, k: int, distributions: Distributions, curvature: FloatArray, slope: FloatArray
+        self, k: int, distributions: Distributions, curvature: FloatArray, derivative: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Changes of mean and covariance of class k: the gradient in natural parameters."""
         a, left = self.removed, 1.0 - self.removed
         q = distributions.q
         S, S_c, w, p = q.covariance(k), distributions.data.covariance(k), q.shift[k], q.weights[k]
-        pulled = S_c @ slope
+        pulled = S_c @ derivative
         cov = 2.0 * (S_c @ curvature @ S_c)
         if distributions.prior is None:
             gap = left * (S_c @ (w - p)) - p  # (m_c - m)/a
@@ -230,7 +230,7 @@ class Energy:
         return distributions.data if distributions.prior is None else distributions.prior
 
     def kernel_moment(
-        self, covariance: FloatArray, mean: FloatArray, curvature: FloatArray, slope: FloatArray
+        self, covariance: FloatArray, mean: FloatArray, curvature: FloatArray, derivative: FloatArray
     ) -> FloatArray:
         """M of L'(dE/dK) L = (M - I)/2 of a class, mean and covariance of u held: (m, m).
 
@@ -243,10 +243,10 @@ class Energy:
         mean : (m,)             likewise
         curvature : (m, m)      sum_i dF_i/dv_i a_i a_i', weighted as in the energy; not looked at unless
                                 `prior_moves_data`
-        slope : (m,)            sum_i dF_i/dm_i a_i; likewise
+        derivative : (m,)            sum_i dF_i/dm_i a_i; likewise
         """
         moment = covariance + np.outer(mean, mean)
         if self.prior_moves_data:
-            pulled = np.outer(covariance @ slope, mean)
+            pulled = np.outer(covariance @ derivative, mean)
             moment += self.removed * (2.0 * (covariance @ curvature @ covariance) + pulled + pulled.T)
         return moment

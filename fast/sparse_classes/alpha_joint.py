@@ -172,7 +172,9 @@ class _Seen:
         """x - c H H'x, which is (1 - a) times x seen through ((1 - a) I + c B B')^-1."""
         return x - self.c * (self.H @ (self.H.T @ x)) if self.c else x
 
-    def slopes(self, Q: FloatArray, t: FloatArray, priors: bool) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    def derivatives(
+        self, Q: FloatArray, t: FloatArray, priors: bool
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """dE/dm, dE/dB (its lower triangle counts), and the second moment M of L'(dE/dK) L = (M - I)/2. Time 9 m^3."""
         H, X, m_hat = self.H, self.X, self.m_hat
         moment: FloatArray | None = None
@@ -245,16 +247,16 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     for _, view, y in run.data.chunks(points, batch, with_cross=priors):
         moments, halves = _moments(observed, view)
         result = powered_labels(y, moments, energy.alpha, run.epsilon)
-        by_mean, by_var = scale * result.slope, scale * result.by_variance
+        by_mean, by_var = scale * result.derivative, scale * result.by_variance
         add_projected(Q, t, view, by_var, by_mean)
         if priors:
 
             def by_upsilon(
-                k: int, halves: list[FloatArray] = halves, slope: FloatArray = by_mean, by_var: FloatArray = by_var
+                k: int, halves: list[FloatArray] = halves, derivative: FloatArray = by_mean, by_var: FloatArray = by_var
             ) -> FloatArray:
                 halves[k] *= 2.0 * by_var[:, k, None]
                 W: FloatArray = halves[k] @ observed[k].root.T
-                W += np.multiply.outer(slope[:, k], observed[k].mean)
+                W += np.multiply.outer(derivative[:, k], observed[k].mean)
                 return W
 
             vjp.add(view, by_upsilon, by_var)
@@ -263,7 +265,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     by_K: list[FloatArray] = []
     for k in range(C):
         L = points.chol_K[points.kind[k]]
-        by_v, by_B, moment = observed[k].slopes(Q[k], t[k], priors)
+        by_v, by_B, moment = observed[k].derivatives(Q[k], t[k], priors)
         gradient_mean[k] = solve_vector(L, by_v, transposed=True)
         gradient_factor[k] = dtrsm(1.0, L, by_B.T, side=1, lower=1).T
         gradient_factor[k, index, index] *= L.diagonal() * white.factor[k].diagonal()  # of R
@@ -313,21 +315,21 @@ class JointSteps:
         self.run.q = distribution_of(self.white)
         self.run.rebuild()
 
-    def _slope(self) -> FloatArray:
+    def _derivative(self) -> FloatArray:
         gradients = joint_gradient(self.run, self.white, self.batches(self.iteration), priors=self.packing.size > 0)
-        slope = np.empty_like(self.vector)
+        derivative = np.empty_like(self.vector)
         first, second = self.edges
-        slope[:first] = gradients.by_mean.ravel()
+        derivative[:first] = gradients.by_mean.ravel()
         np.take(
             gradients.by_factor.reshape(self.shape[0], -1), self.lower, axis=1,
-            out=slope[first:second].reshape(self.shape[0], -1), mode="clip",
+            out=derivative[first:second].reshape(self.shape[0], -1), mode="clip",
         )  # fmt: skip
         if gradients.by_prior is not None:
             hyper = self.run.points.hyper
-            slope[second:] = self.packing.slope(gradients.by_prior, hyper) + self.packing.prior(hyper)[1]
-        if not np.isfinite(slope).all():
+            derivative[second:] = self.packing.gradient(gradients.by_prior, hyper) + self.packing.prior(hyper)[1]
+        if not np.isfinite(derivative).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
-        return slope
+        return derivative
 
     def step(self) -> float:
         """Gradient at one point, one move of everything; the energy of all data before it if asked for."""
@@ -337,7 +339,7 @@ class JointSteps:
             self.publish()
             value = run.here.value
         # in place: after a step that fails there is no other
-        move, self.adam = adam_step(self._slope(), self.adam, self.settings.rate, overwrite=True)
+        move, self.adam = adam_step(self._derivative(), self.adam, self.settings.rate, overwrite=True)
         before = run.points, self.vector, self.white
         try:
             move += self.vector

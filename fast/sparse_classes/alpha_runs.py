@@ -59,7 +59,7 @@ class Terms(NamedTuple):
 
     value: float  # scale sum F_i
     curvature: FloatArray  # (C, m, m) scale sum dF_i/dv_i a_i a_i'
-    slope: FloatArray  # (C, m) scale sum dF_i/dm_i a_i
+    derivative: FloatArray  # (C, m) scale sum dF_i/dm_i a_i
 
 
 class Point(NamedTuple):
@@ -132,12 +132,12 @@ def data_terms(chunks: Iterable[Chunk], q: ClassDistribution, alpha: float, epsi
     alpha : float      power
     epsilon : float    probability of a random label
     """
-    value, curvature, slope = 0.0, np.zeros_like(q.precision), np.zeros_like(q.shift)
+    value, curvature, derivative = 0.0, np.zeros_like(q.precision), np.zeros_like(q.shift)
     for _, view, y in chunks:
         result = powered_labels(y, data_moments(q, view), alpha, epsilon)
         value += float(result.value.sum())
-        add_projected(curvature, slope, view, result.by_variance, result.slope)
-    return Terms(value, curvature, slope)
+        add_projected(curvature, derivative, view, result.by_variance, result.derivative)
+    return Terms(value, curvature, derivative)
 
 
 class EnergyRun:
@@ -192,12 +192,12 @@ class EnergyRun:
         batch : (b,)    indices; None: all data
         """
         chunks = self.data.chunks(self.points, batch)
-        value, curvature, slope = data_terms(chunks, distributions.data, self.energy.alpha, self.epsilon)
+        value, curvature, derivative = data_terms(chunks, distributions.data, self.energy.alpha, self.epsilon)
         scale = self.scale(batch)
         if scale != 1.0:
             curvature *= scale
-            slope *= scale
-        return Terms(scale * value, curvature, slope)
+            derivative *= scale
+        return Terms(scale * value, curvature, derivative)
 
     def data_value(self, distributions: Distributions) -> float:
         """sum of F_i over all data. One pass.
@@ -212,7 +212,9 @@ class EnergyRun:
         distributions = self.energy.distributions(q)
         terms = self.terms(distributions)
         value = self.energy.own_value(distributions) + terms.value
-        return Point(distributions, terms, value, self.energy.direction(distributions, terms.curvature, terms.slope))
+        return Point(
+            distributions, terms, value, self.energy.direction(distributions, terms.curvature, terms.derivative)
+        )
 
     @property
     def here(self) -> Point:
@@ -407,10 +409,10 @@ class EnergyRun:
         vjp = VectorJacobianProduct(points)
         Q, t = np.zeros((C, m, m)), np.zeros((C, m))
         for view, value in self.powers(q, batch, with_cross=True):
-            slope, by_var = scale * value.slope, scale * value.by_variance
-            vjp.add_distribution(view, q, slope, 2.0 * by_var, by_var)
+            derivative, by_var = scale * value.derivative, scale * value.by_variance
+            vjp.add_distribution(view, q, derivative, 2.0 * by_var, by_var)
             if energy.prior_moves_data:
-                add_projected(Q, t, view, by_var, slope)
+                add_projected(Q, t, view, by_var, derivative)
 
         at = energy.kernel_distribution(distributions)
 

@@ -79,26 +79,26 @@ class _Chart:
         return 0.5 * (H + H.T)
 
 
-def _within(values: FloatArray, slope: FloatArray, radius: float) -> FloatArray:
-    """Minimiser of a quadratic with these eigenvalues in a ball: -slope/(values + shift), by bisection of the shift."""
+def _within(values: FloatArray, derivative: FloatArray, radius: float) -> FloatArray:
+    """Minimiser of a quadratic of these eigenvalues in a ball: -derivative/(values + shift) by bisection."""
     low = max(0.0, -float(values[0])) + 1e-14 * float(np.abs(values).max())
-    if low == 0.0 or np.linalg.norm(slope / (values + low)) <= radius:
-        return -slope / (values + low)
-    high = low + float(np.linalg.norm(slope)) / radius
+    if low == 0.0 or np.linalg.norm(derivative / (values + low)) <= radius:
+        return -derivative / (values + low)
+    high = low + float(np.linalg.norm(derivative)) / radius
     for _ in range(60):
         middle = 0.5 * (low + high) if low == 0.0 else float(np.sqrt(low * high))
-        low, high = (middle, high) if np.linalg.norm(slope / (values + middle)) > radius else (low, middle)
-    return -slope / (values + high)
+        low, high = (middle, high) if np.linalg.norm(derivative / (values + middle)) > radius else (low, middle)
+    return -derivative / (values + high)
 
 
 def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
     """Newton's method in a trust region; a Hessian serves as long as it shortens the gradient tenfold."""
-    value, slope = chart(x)
+    value, derivative = chart(x)
     radius, fresh = 1.0, False
     values, basis = np.ones(x.size), np.eye(x.size)
     stale, formed = True, 0
     for _ in range(_NEWTON_STEPS):
-        if np.linalg.norm(slope) <= _ENOUGH or radius < 1e-8:
+        if np.linalg.norm(derivative) <= _ENOUGH or radius < 1e-8:
             break
         if stale and formed == _HESSIANS:
             break
@@ -106,13 +106,13 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
             formed += 1
             values, basis = spectrum(chart.hessian(x), "Hessian of the energy")
             stale, fresh = False, True
-        turned = basis.T @ slope
+        turned = basis.T @ derivative
         step = _within(values, turned, radius)
         promised = -float(turned @ step + 0.5 * values @ step**2)
-        new_value, new_slope = chart(x + basis @ step)
+        new_value, new_derivative = chart(x + basis @ step)
         # where rounding hides the value the gradient decides
         hidden = promised <= 1e-12 * (1.0 + abs(value))
-        shorter = float(np.linalg.norm(new_slope)) / float(np.linalg.norm(slope))
+        shorter = float(np.linalg.norm(new_derivative)) / float(np.linalg.norm(derivative))
         good = shorter < 1.0 and np.isfinite(new_value) if hidden else value - new_value > 0.1 * promised
         if not good:
             radius = 0.25 * min(radius, float(np.linalg.norm(step)))
@@ -120,7 +120,7 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
             continue
         if not hidden and value - new_value > 0.7 * promised:
             radius = min(2.0 * radius, 4.0)
-        x, value, slope = x + basis @ step, new_value, new_slope
+        x, value, derivative = x + basis @ step, new_value, new_derivative
         stale, fresh = shorter > 0.1, False
         if chart.far(x, bound):
             break

@@ -25,4 +25,4 @@ class Datum(PowerDatum):
         """Tilted mean and variance of the latent values at the data: e + (s + v) g, (s + v) - (s + v)^2 h."""
         side, _, tilted = self.tilted(y, moments, cond_var, sites)
         total = cond_var + side.var
-        return ScalarMoments(side.mean + total * tilted.slope, total + total * total * tilted.curvature)
+        return ScalarMoments(side.mean + total * tilted.derivative, total + total * total * tilted.curvature)

@@ -63,7 +63,7 @@ class PairTilt(NamedTuple):
     """log Z of every factor and its derivatives; 0 in the column of the label."""
 
     log_norm: FloatArray  # (b, C)
-    slope: FloatArray  # (b, C): g = d log Z / d e_y = - d log Z / d e_k
+    derivative: FloatArray  # (b, C): g = d log Z / d e_y = - d log Z / d e_k
     curvature: FloatArray  # (b, C): h = - d^2 log Z / d e^2, of either side
     by_var: FloatArray  # (b, C): d log Z / d v, of either side and of s
 
@@ -211,9 +211,9 @@ def pair_sites(
     left, right = 1.0 - tilt.curvature * var_label, 1.0 - tilt.curvature * var_other
     return PairSites(
         tilt.curvature / left,
-        (tilt.slope + tilt.curvature * mean_label) / left,
+        (tilt.derivative + tilt.curvature * mean_label) / left,
         tilt.curvature / right,
-        (tilt.curvature * mean_other - tilt.slope) / right,
+        (tilt.curvature * mean_other - tilt.derivative) / right,
     )
 
 
@@ -299,7 +299,7 @@ class Pairwise:
         results = [
             [
                 np.where(proper, part, np.nan)
-                for part in scalar_cotangents(side, c1, sign * tilt.slope, tilt.by_var, gradient_rule)
+                for part in scalar_cotangents(side, c1, sign * tilt.derivative, tilt.by_var, gradient_rule)
             ]
             for side, c1, sign in ((label, held.c1_label, 1.0), (other, held.c1_other, -1.0))
         ]
@@ -316,26 +316,26 @@ class Pairwise:
 
 
 def scalar_cotangents(
-    side: Side, c1: FloatArray, slope: FloatArray, by_var: FloatArray, gradient_rule: str, alpha: float = 1.0
+    side: Side, c1: FloatArray, derivative: FloatArray, by_var: FloatArray, gradient_rule: str, alpha: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Derivatives of F - psi in p and q if the rule is "exact", else the weights of the mean of v and of S a_i in dF.
 
     F is log Z of a factor to the power alpha, over alpha. Through e = (p - alpha c2 q)/D and v = q/D,
-    D = 1 - alpha c1 q: with n = c2 - c1 p, r = slope - n and t = by_var + (c1 D - alpha n^2)/2 the derivatives in e and
-    v, those in p and q are r/D and (t - alpha r n)/D^2. With the cavity of v held, upsilon'm and upsilon'V under it are
-    a'(p - alpha S a n/D) and a'S/D. Time O(b C).
+    D = 1 - alpha c1 q: with n = c2 - c1 p, r = derivative - n and t = by_var + (c1 D - alpha n^2)/2 the derivatives in
+    e and v, those in p and q are r/D and (t - alpha r n)/D^2. With the cavity of v held, upsilon'm and upsilon'V under
+    it are a'(p - alpha S a n/D) and a'S/D. Time O(b C).
 
     Parameters
     ----------
     side                    cavities of the projections
     c1 : (b, C)             of the sites
-    slope : (b, C)          dF/de
+    derivative : (b, C)          dF/de
     by_var : (b, C)         dF/dv
     gradient_rule : str     "exact", or any other: the cavity is held
     alpha : float           share of a site that its cavity lacks, in [0, 1]
     """
     if gradient_rule != "exact":
-        return slope, (2.0 * by_var - alpha * slope * side.miss) / side.cavity_ratio
-    by_mean = slope - side.miss
+        return derivative, (2.0 * by_var - alpha * derivative * side.miss) / side.cavity_ratio
+    by_mean = derivative - side.miss
     by_var = by_var + 0.5 * (c1 * side.cavity_ratio - alpha * side.miss * side.miss)
     return by_mean / side.cavity_ratio, (by_var - alpha * by_mean * side.miss) / (side.cavity_ratio * side.cavity_ratio)

@@ -66,7 +66,7 @@ def power_sites(side: Side, powers: PowerMoments, alpha: float) -> tuple[FloatAr
     site_precision, site_shift (b, C)
     """
     shrink = 1.0 + alpha * powers.curvature * side.var
-    return -powers.curvature / shrink, (powers.slope - side.mean * powers.curvature) / shrink
+    return -powers.curvature / shrink, (powers.derivative - side.mean * powers.curvature) / shrink
 
 
 class PowerDatum:
@@ -120,7 +120,7 @@ class PowerDatum:
     ) -> Cotangents:
         """Derivatives of F - psi in p, q and s ("exact"), or those of F alone with the cavity of u held."""
         side, proper, tilted = self.tilted(y, moments, cond_var, sites)
-        parts = scalar_cotangents(side, sites[0], tilted.slope, tilted.by_variance, gradient_rule, self.alpha)
+        parts = scalar_cotangents(side, sites[0], tilted.derivative, tilted.by_variance, gradient_rule, self.alpha)
         return Cotangents(*(np.where(proper, part, self.without_cavity) for part in (*parts, tilted.by_variance)))
 
     def moved_moments(
@@ -130,7 +130,7 @@ class PowerDatum:
         second moment about the mean of q. (b, C) each; zero at a fixed point.
         """
         side, proper, tilted = self.tilted(y, moments, cond_var, sites)
-        t = (tilted.slope - side.miss) / side.cavity_ratio
+        t = (tilted.derivative - side.miss) / side.cavity_ratio
         x = (sites[0] + tilted.curvature / side.cavity_ratio) / side.cavity_ratio + self.alpha * t * t
         return np.where(proper, t, 0.0), np.where(proper, x, 0.0)
 

@@ -47,7 +47,7 @@ class RobustRun(EnergyRun):
             return super().refresh()
         distributions = self.energy.distributions(self.q)
         terms = self.terms(distributions, batch)
-        change = self.energy.direction(distributions, terms.curvature, terms.slope)
+        change = self.energy.direction(distributions, terms.curvature, terms.derivative)
         moved = self._stepped(change, bounded_rate(change.residual, self.nat_rate))
         assert moved is not None  # P keeps half of itself
         self._set(moved)

@@ -263,11 +263,11 @@ class TiedFactors:
         by_mean, by_covariance = np.zeros_like(q.shift), np.zeros_like(q.precision)
         for _, view, y in chunks:
             tilt = self.tilt(view, y)[0]
-            slope = scale * gather(y, tilt.slope, -tilt.slope)
+            derivative = scale * gather(y, tilt.derivative, -tilt.derivative)
             by_var = scale * gather(y, tilt.by_var, tilt.by_var)
             if exact:
-                add_projected(by_covariance, by_mean, view, by_var, slope)
-            vjp.add_distribution(view, cavity, slope, 2.0 * by_var, by_var)
+                add_projected(by_covariance, by_mean, view, by_var, derivative)
+            vjp.add_distribution(view, cavity, derivative, 2.0 * by_var, by_var)
 
         def by_K(k: int) -> FloatArray:
             result = prior_cotangent(q.covariance(k), q.weights[k])

@@ -186,8 +186,8 @@ class TiedStream:
     def _move(self, gradients: Any, rate: float) -> None:
         run = self.run
         hyper, Z = run.points.hyper, run.points.Z
-        slope = self.packing.slope(gradients, hyper) + self.packing.prior(hyper)[1]
-        if not np.isfinite(slope).all():
+        derivative = self.packing.gradient(gradients, hyper) + self.packing.prior(hyper)[1]
+        if not np.isfinite(derivative).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers")
-        move, self.adam = adam_step(slope, self.adam, rate)
+        move, self.adam = adam_step(derivative, self.adam, rate)
         run.move(*self.packing.parameters(self.packing.vector(hyper, Z) + move, hyper, Z))

@@ -24,8 +24,8 @@ from fast.core.checks import shown
 from fast.core.declare import Options, option
 from fast.core.ending import ENOUGH, ended, enough
 from fast.core.hyper import ClassHyper, class_hyper
-from fast.core.hyperprior import Hyperprior, prior_slopes
-from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
+from fast.core.hyperprior import Hyperprior, prior_gradients
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_derivative
 from fast.core.options import Alternating, Checkpointed, Iteration, Steps, Traced, Training, Watched
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
@@ -203,15 +203,15 @@ class ClassPacking:
         merged = hyper._replace(**changed)
         return class_hyper(*merged, self.n_classes, merged.lengthscales.shape[1]), Z
 
-    def slope(self, gradients: PointGradients, hyper: ClassHyper) -> FloatArray:
+    def gradient(self, gradients: PointGradients, hyper: ClassHyper) -> FloatArray:
         """A gradient with respect to the parameters, in the coordinates of the vector."""
         values = np.empty(self.size)
         for name, part in self.parts.items():
             field = field_of(name)
-            slope = getattr(gradients, field)[: self.rows]
+            derivative = getattr(gradients, field)[: self.rows]
             if name != "Z":
-                slope = log_slope(name, slope, getattr(hyper, field)[: self.rows])
-            values[part] = slope.ravel()
+                derivative = log_derivative(name, derivative, getattr(hyper, field)[: self.rows])
+            values[part] = derivative.ravel()
         return values
 
     def prior(self, hyper: ClassHyper) -> tuple[float, FloatArray]:
@@ -219,7 +219,7 @@ class ClassPacking:
 
         It counts once, however many batches there are; classes that share their parameters have one density.
         """
-        return prior_slopes(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field)[: self.rows])
+        return prior_gradients(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field)[: self.rows])
 
 
 class AdaptiveState(NamedTuple):
@@ -554,7 +554,7 @@ class TrainingSteps:
             value = run.gradient() if batch is None else run.gradient(batch)
         except ImproperCavityError:
             return  # the priors stay
-        gradient = packing.slope(value, hyper)
+        gradient = packing.gradient(value, hyper)
         del value  # as large as Z, of which there are enough
         if packing.hyperprior is not None:
             gradient += packing.prior(hyper)[1]
@@ -645,7 +645,7 @@ def search(
             raise ValueError(f"log_evidence: found {end.reason}; expected an optimum of q: lower alpha, move Z")
         if value is not None:
             log_prior, prior_gradient = packing.prior(here[0])
-            gradient = packing.slope(run.gradient(), here[0]) + prior_gradient
+            gradient = packing.gradient(run.gradient(), here[0]) + prior_gradient
             value += log_prior
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise ValueError("log_evidence: found a value that is not finite, expected a number")

@@ -474,7 +474,7 @@ class HyperModel(NamedTuple):
         shift = solve_triangles(np.swapaxes(root, -1, -2), normals - solve_triangles(root, weighted))[..., 0]
         return np.where(sound[:, None], shift, 0.0)
 
-    def log_likelihood_slope(self, latent_values: Array) -> Array:
+    def log_likelihood_gradient(self, latent_values: Array) -> Array:
         """d log p(y | f)/df, (k, L, n): logit and softmax. latent_values f (k, L, n)."""
         if self.likelihood == "logit":
             value: Array = self.y_sign * expit(-self.y_sign * latent_values)
@@ -503,7 +503,7 @@ class HyperModel(NamedTuple):
             return value
 
         def force(nu: Array) -> Array:
-            return np.matmul(self.grouped(self.log_likelihood_slope(latent_of(nu))), chol)
+            return np.matmul(self.grouped(self.log_likelihood_gradient(latent_of(nu))), chol)
 
         speed = rng.standard_normal(white.shape)
         angle = (turn * (0.5 + rng.random(r)))[:, None, None, None]

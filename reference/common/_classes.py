@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._learning import Hyper, Slope, check_learn, each_parameter, maximise
+from reference.common._learning import Derivative, Hyper, check_learn, each_parameter, maximise
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -74,12 +74,12 @@ def fields_to_learn(learn: Any, prior: Prior) -> tuple[str, ...]:
     return check_learn(learn, stands_for_all)
 
 
-def class_gradients(slope: Sequence[Slope], X: Array, prior: Prior, learn: Sequence[str]) -> dict[str, Array]:
+def class_gradients(derivative: Sequence[Derivative], X: Array, prior: Prior, learn: Sequence[str]) -> dict[str, Array]:
     """Derivatives in every hyper-parameter of every class, fields with shapes as in the prior.
 
     Parameters
     ----------
-    slope : sequence          one a class: dK_ZZ (m, m), dK_XZ (n, m), dk (n,) to the derivative of the objective
+    derivative : sequence          one a class: dK_ZZ (m, m), dK_XZ (n, m), dk (n,) to the derivative of the objective
     X : (n, d)                the inputs that the derivatives are about
     prior : Prior             where
     learn : names             the fields
@@ -87,7 +87,7 @@ def class_gradients(slope: Sequence[Slope], X: Array, prior: Prior, learn: Seque
     each = [
         each_parameter(of_class, prior.Z[k], X, Hyper(float(prior.variance[k]), prior.lengthscales[k],
                        float(prior.noise[k]), float(prior.jitter[k]), prior.Z[k]), learn)
-        for k, of_class in enumerate(slope)
+        for k, of_class in enumerate(derivative)
     ]  # fmt: skip
     return {name: np.stack([np.asarray(row[name]) for row in each]) for name in learn}
 
@@ -104,7 +104,10 @@ def every_row(new: Prior, prior: Prior) -> Prior:
 
 def row_gradients(gradients: dict[str, Array], shared: bool) -> dict[str, Array]:
     """The gradients in what is learned: shared parameters move all classes, whose derivatives add up."""
-    return {name: np.sum(slope, axis=0, keepdims=True) if shared else slope for name, slope in gradients.items()}
+    return {
+        name: np.sum(derivative, axis=0, keepdims=True) if shared else derivative
+        for name, derivative in gradients.items()
+    }
 
 
 def search(
@@ -123,8 +126,8 @@ def search(
     """
 
     def objective(row: Prior) -> tuple[float, dict[str, Array]]:
-        value, slopes = evidence(every_row(row, prior))
-        return value, row_gradients(slopes, shared)
+        value, derivatives = evidence(every_row(row, prior))
+        return value, row_gradients(derivatives, shared)
 
     # the fields of Prior are those of Hyper with the class first, which the packing does not look at
     top = maximise(cast(Any, objective), cast(Any, first_row(prior, shared)), learn, n_steps, tolerance)

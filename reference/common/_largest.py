@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr
 
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -21,7 +21,7 @@ _DROP = 45.0  # exp(-45) = 3e-20 of the peak: what lies outside is below roundin
 _REACH = 9.5 * 2.0 ** -np.arange(0.0, 48.0)  # the log integrand falls by at least τ²/2 at a distance τ from its mode
 _EVEN = np.linspace(0.0, 1.0, 10)
 _BEND = np.array([-10.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0])
-_ONE = 1e3  # Φ is 1 there, its slope 0
+_ONE = 1e3  # Φ is 1 there, its derivative 0
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 _TOGETHER = 4  # classes from which all ties are looked at where the probability itself is
 _IN_TAIL = 1e-5  # below, times a hazard, what lies outside of the nodes is no longer below rounding of a tie
@@ -33,7 +33,7 @@ class LineIntegral(NamedTuple):
     """∫ N(s|mean, var) Π_j Φ(±(s - offset_j)/scale_j) ds."""
 
     log_norm: Array  # (b,) logarithm of the integral
-    slope: Array  # (b,) derivative of the logarithm by a common shift of the offsets to the left
+    derivative: Array  # (b,) derivative of the logarithm by a common shift of the offsets to the left
 
 
 class Largest(NamedTuple):
@@ -58,27 +58,27 @@ def line_integral(mean: Array, var: Array, offsets: Array, scales: Array, signs:
     signs : (b, J)            +1 or -1
     """
     rows = len(mean)
-    log_norm, slope = np.zeros(rows), np.zeros(rows)
+    log_norm, derivative = np.zeros(rows), np.zeros(rows)
     if rows == 0 or offsets.shape[1] == 0:
-        return LineIntegral(log_norm, slope)
+        return LineIntegral(log_norm, derivative)
     sd = np.sqrt(var)
     spread = sd > 0.0
     for i in np.flatnonzero(~spread):
-        log_norm[i], slope[i] = _at_a_point(mean[i], offsets[i], scales[i], signs[i])
+        log_norm[i], derivative[i] = _at_a_point(mean[i], offsets[i], scales[i], signs[i])
     if np.any(spread):
         part = tuple(a[spread] for a in (mean, sd, offsets, scales, signs))
-        log_norm[spread], slope[spread] = _integrate(*part)
-    return LineIntegral(log_norm, slope)
+        log_norm[spread], derivative[spread] = _integrate(*part)
+    return LineIntegral(log_norm, derivative)
 
 
 def _at_a_point(s: float, offsets: Array, scales: Array, signs: Array) -> tuple[float, float]:
-    """The product at one s, and the slope of its logarithm in s; steps at s itself share."""
+    """The product at one s, and the derivative of its logarithm in s; steps at s itself share."""
     soft = scales > 0.0
     steps = signs[~soft] * (s - offsets[~soft])
     if np.any(steps < 0.0):
         return -np.inf, 0.0
     z = signs[soft] * (s - offsets[soft]) / scales[soft]
-    ratio = mills_slope(z)[0] * signs[soft] / scales[soft]
+    ratio = mills_derivative(z)[0] * signs[soft] / scales[soft]
     return float(np.sum(log_ndtr(z))) - float(np.log1p(np.sum(steps == 0.0))), float(np.sum(ratio))
 
 
@@ -144,7 +144,7 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     hazard = _hazard(z_row + delta)
     log_value = np.sum(_log_phi_change(z_row, delta, hazard), axis=2) - 0.5 * tau**2 - mode[row][:, None] * tau
     weights = half_width[:, None] * _WEIGHTS * np.exp(log_value)
-    # the steps' share of the slope: the integrand at the cuts
+    # the steps' share of the derivative: the integrand at the cuts
     edge = np.zeros(len(mode))
     for side, cut in ((1.0, low_cut), (-1.0, high_cut)):
         at = np.isfinite(cut)
@@ -166,18 +166,18 @@ def _thinned(edges: Array, finest: Array) -> Array:
 
 
 def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> tuple[Array, Array]:
-    """Logarithm and slope for rows with sd > 0."""
-    log_norm, slope = np.full(len(mean), -np.inf), np.zeros(len(mean))
+    """Logarithm and derivative for rows with sd > 0."""
+    log_norm, derivative = np.full(len(mean), -np.inf), np.zeros(len(mean))
     low_cut, high_cut = _cuts(mean, sd, offsets, scales, signs)
     if not np.any(low_cut < high_cut):
-        return log_norm, slope
+        return log_norm, derivative
     at = _panels(mean, sd, offsets, scales, signs)
     ratio = np.sum(at.hazard * at.rate[at.row][:, None, :], axis=2)
     total = np.bincount(at.row, weights=np.sum(at.weights, axis=1), minlength=len(at.edge))
     moment = np.bincount(at.row, weights=np.sum(at.weights * ratio, axis=1), minlength=len(at.edge))
     log_norm[at.open] = at.log_scale + np.log(total)
-    slope[at.open] = (moment + at.edge) / total / sd[at.open]
-    return log_norm, slope
+    derivative[at.open] = (moment + at.edge) / total / sd[at.open]
+    return log_norm, derivative
 
 
 class _Ties(NamedTuple):
@@ -185,13 +185,13 @@ class _Ties(NamedTuple):
 
     log_p: Array  # (b,)
     log_share: Array  # (b, J) logarithm of -∂ log P/∂mean_k: density of the tie f_y = f_k above all others, over P
-    slope: Array  # (b, J) derivative of its logarithm when all others move to the left
+    derivative: Array  # (b, J) derivative of its logarithm when all others move to the left
 
 
 def _ties_together(mean: Array, sd: Array, offsets: Array, scales: Array) -> _Ties:
     """Every tie at the nodes of P itself, where N(z_k) is Φ_k times φ/Φ(z_k); scales > 0.
 
-    Share and slope are NaN where these nodes do not serve: for a tie in the tail of P.
+    Share and derivative are NaN where these nodes do not serve: for a tie in the tail of P.
     """
     at = _panels(mean, sd, offsets, scales, np.ones_like(offsets))  # without steps every row is open
     first = np.searchsorted(at.row, np.arange(len(mean)))
@@ -228,7 +228,7 @@ def _hazard(z: Array) -> Array:
     return np.asarray(np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0)))  # erfcx overflows to infinity where r is 0
 
 
-def _slope(start: Array, rate: Array, t: Array) -> tuple[Array, Array]:
+def _derivative(start: Array, rate: Array, t: Array) -> tuple[Array, Array]:
     """Derivative of the log integrand at t, and its second derivative (roughly) with the sign changed."""
     z = start + rate * t[:, None]
     r = _hazard(z)
@@ -241,19 +241,19 @@ def _modes(start: Array, rate: Array) -> Array:
     """Zeros of Σ_j rate_j r(start_j + rate_j t) - t, decreasing in t, to a tenth of the width of the integrand.
 
     A short Newton step alone does not say that a zero is near: beside a narrow Φ the curvature is large, and beyond it
-    small. A point is taken when the slope has changed its sign after two such steps.
+    small. A point is taken when the derivative has changed its sign after two such steps.
     """
-    value, curvature = _slope(start, rate, np.zeros(len(start)))
+    value, curvature = _derivative(start, rate, np.zeros(len(start)))
     low, high = np.minimum(value, 0.0), np.maximum(value, 0.0)  # what is added to -t only falls
     t = np.clip(value / curvature, low, high)
     for _ in range(200):
-        value, curvature = _slope(start, rate, t)
+        value, curvature = _derivative(start, rate, t)
         low, high = np.where(value > 0.0, t, low), np.where(value > 0.0, high, t)
         step = value / curvature
         result = np.abs(step) <= 0.1 / np.sqrt(curvature)
         if np.any(result):
             beyond = np.clip(t + 2.0 * step, low, high)
-            sign = _slope(start, rate, beyond)[0]
+            sign = _derivative(start, rate, beyond)[0]
             low, high = np.where(result & (sign > 0.0), beyond, low), np.where(result & (sign <= 0.0), beyond, high)
             result &= (sign > 0.0) != (value > 0.0)
             if np.all(result):
@@ -295,24 +295,24 @@ def log_not_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
 
 def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
     """All ties of b rows; those that the nodes of P do not serve by integrals of their own."""
-    log_p, log_share, slope = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    log_p, log_share, derivative = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
     together = (v_y > 0.0) & np.all(_FINE**2 * var > v_y[:, None], axis=1) & (mean.shape[1] + 1 >= _TOGETHER)
     if np.any(together):
         result = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))
-        log_p[together], log_share[together], slope[together] = result
+        log_p[together], log_share[together], derivative[together] = result
     left = ~together
     log_p[left] = line_integral(m_y[left], v_y[left], mean[left], np.sqrt(var[left]), np.ones_like(mean[left])).log_norm
     for k in range(mean.shape[1]):
         own = np.isnan(log_share[:, k])
         if np.any(own):
-            log_tie, slope[own, k] = _tie(m_y[own], v_y[own], mean[own], var[own], k)
+            log_tie, derivative[own, k] = _tie(m_y[own], v_y[own], mean[own], var[own], k)
             possible = np.isfinite(log_p[own])
             log_share[own, k] = np.where(possible, log_tie - np.where(possible, log_p[own], 0.0), -np.inf)
-    return _Ties(log_p, log_share, slope)
+    return _Ties(log_p, log_share, derivative)
 
 
 def _tie(m_y: Array, v_y: Array, mean: Array, var: Array, k: int) -> tuple[Array, Array]:
-    """Logarithm of the density of the tie with class k, and its slope, by an integral of its own."""
+    """Logarithm of the density of the tie with class k, and its derivative, by an integral of its own."""
     m_k, v_k = mean[:, k], var[:, k]
     gap, both = m_y - m_k, v_y + v_k
     soft = both > 0.0
@@ -322,7 +322,7 @@ def _tie(m_y: Array, v_y: Array, mean: Array, var: Array, k: int) -> tuple[Array
     rest_mean, rest_sd = np.delete(mean, k, axis=1), np.sqrt(np.delete(var, k, axis=1))
     tie = line_integral(centre, part * np.maximum(v_y, v_k), rest_mean, rest_sd, np.ones_like(rest_mean))
     log_density = -0.5 * gap**2 / safe - 0.5 * np.log(safe) - _HALF_LOG_2PI
-    return np.where(soft, log_density + tie.log_norm, -np.inf), tie.slope
+    return np.where(soft, log_density + tie.log_norm, -np.inf), tie.derivative
 
 
 def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
@@ -337,7 +337,7 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
     first, second, curvature = np.zeros((n, C)), np.zeros((n, C)), np.zeros((n, C))
     m_y, v_y = latent_mean[rows, y], latent_var[rows, y]
     mean, var = np.take_along_axis(latent_mean, others, 1), np.take_along_axis(latent_var, others, 1)
-    log_p, log_share, slope = _ties(m_y, v_y, mean, var)
+    log_p, log_share, derivative = _ties(m_y, v_y, mean, var)
     for position in range(C - 1):
         k = others[:, position]
         gap, v_k = m_y - mean[:, position], var[:, position]
@@ -345,13 +345,13 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
         g = np.exp(log_share[:, position])
         first[rows, k] = -g
         first[rows, y] += g
-        second[rows, k] = -g * (gap + v_y * slope[:, position]) / safe
-        second[rows, y] += g * (v_k * slope[:, position] - gap) / safe
+        second[rows, k] = -g * (gap + v_y * derivative[:, position]) / safe
+        second[rows, y] += g * (v_k * derivative[:, position] - gap) / safe
     if C == 2:  # log Φ itself: nothing cancels far out
         both = np.sum(latent_var, axis=1)
         safe = np.where(both > 0.0, both, 1.0)
         margin = (m_y - latent_mean[rows, others[:, 0]]) / np.sqrt(safe)
-        curvature[:] = np.where(both > 0.0, mills_slope(margin)[1] / safe, 0.0)[:, None]
+        curvature[:] = np.where(both > 0.0, mills_derivative(margin)[1] / safe, 0.0)[:, None]
     else:
         curvature = second - first**2
     return Largest(log_p, first, second, curvature)

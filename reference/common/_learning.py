@@ -66,17 +66,19 @@ def moved(hyper: Hyper, learn: Sequence[str], where: Array) -> Hyper:
     return hyper._replace(**changes)
 
 
-def log_slopes(hyper: Hyper, learn: Sequence[str], gradients: dict[str, Any]) -> Array:
+def log_derivatives(hyper: Hyper, learn: Sequence[str], gradients: dict[str, Any]) -> Array:
     """Derivatives in the coordinates: ∂/∂log θ = θ ∂/∂θ."""
     parts = [np.ravel(gradients[f]) * (1.0 if f == "Z" else np.ravel(getattr(hyper, f))) for f in learn]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-Slope = Callable[[Array, Array, Array], float]
+Derivative = Callable[[Array, Array, Array], float]
 """From dK_ZZ (m, m), dK_XZ (n, m), dk (n,) to the derivative of an objective."""
 
 
-def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields: Sequence[str]) -> dict[str, Any]:
+def each_parameter(
+    derivative: Derivative, support: Array, X: Array, hyper: Hyper, fields: Sequence[str]
+) -> dict[str, Any]:
     """The derivative in each parameter of the prior, one at a time, from dK_ZZ, dK_XZ and the diagonal dk.
 
     The jitter is held. In the full model (Z None) support is all inputs, the noise stands on the diagonal of K_XX,
@@ -89,20 +91,20 @@ def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields:
     still = np.zeros(n)
     results: dict[str, Any] = {}
 
-    def cross(derivative: Callable[..., Array]) -> Array:
-        return derivative(X, support, *kernel)
+    def cross(by_parameter: Callable[..., Array]) -> Array:
+        return by_parameter(X, support, *kernel)
 
     if "variance" in fields:
         dK_XZ = np.zeros((n, m)) if full else cross(derivative_variance)
         dk = still if full else np.ones(n)
-        results["variance"] = slope(derivative_variance(support, support, *kernel), dK_XZ, dk)
+        results["variance"] = derivative(derivative_variance(support, support, *kernel), dK_XZ, dk)
     if "lengthscales" in fields:
         dK_ZZ = derivative_lengthscales(support, support, *kernel)
         dK_XZ = np.zeros((d, n, m)) if full else cross(derivative_lengthscales)
-        results["lengthscales"] = np.array([slope(dK_ZZ[j], dK_XZ[j], still) for j in range(d)])
+        results["lengthscales"] = np.array([derivative(dK_ZZ[j], dK_XZ[j], still) for j in range(d)])
     if "noise" in fields:
         dK_ZZ = np.eye(m) if full else np.zeros((m, m))
-        results["noise"] = slope(dK_ZZ, np.zeros((n, m)), still if full else np.ones(n))
+        results["noise"] = derivative(dK_ZZ, np.zeros((n, m)), still if full else np.ones(n))
     if "Z" in fields and not full:
         by_ZZ, by_XZ = derivative_inputs(support, support, *kernel), derivative_inputs(X, support, *kernel)
         d_Z = np.empty((m, d))
@@ -112,7 +114,7 @@ def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields:
                 dK_XZ[:, p] = by_XZ[j][:, p]
                 dK_ZZ[:, p] = by_ZZ[j][:, p]
                 dK_ZZ[p, :] += by_ZZ[j][:, p]
-                d_Z[p, j] = slope(dK_ZZ, dK_XZ, still)
+                d_Z[p, j] = derivative(dK_ZZ, dK_XZ, still)
         results["Z"] = d_Z
     return results
 
@@ -145,7 +147,7 @@ def maximise(
     def at(where: Array) -> tuple[float, Array]:
         there = moved(hyper, learn, where)
         value, gradients = objective(there)
-        return value, log_slopes(there, learn, gradients)
+        return value, log_derivatives(there, learn, gradients)
 
     # the search goes on beyond tolerance until the objective rises by no more than its rounding
     top = _search.maximise(at, start, Limits(1e-7, 1e-13, max_iterations), reach)

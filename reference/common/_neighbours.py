@@ -51,13 +51,15 @@ def moment_answers(deviation: float, **values: Any) -> dict[str, Answer]:
     return {name: Answer(value, 1e-6 * deviation if name.endswith("_mean") else 0.0) for name, value in values.items()}
 
 
-def slope_answers(slopes: Mapping[str, Array], prior: Any, value: float) -> dict[str, Answer]:
+def gradient_answers(derivatives: Mapping[str, Array], prior: Any, value: float) -> dict[str, Answer]:
     """Derivatives of a value in fields of the prior, each by its unit; terms of the size of 1 % of the value cancel."""
     lengths = prior.lengthscales
     units = {"variance": prior.variance, "noise": prior.variance + prior.noise, "lengthscales": lengths,
              "Z": lengths[..., None, :]}  # fmt: skip
     floor = 0.01 * max(abs(value), 1e-6)
-    return {f"gradient by {name}": Answer(slope * units[name], floor, 10.0) for name, slope in slopes.items()}
+    return {
+        f"gradient by {name}": Answer(derivative * units[name], floor, 10.0) for name, derivative in derivatives.items()
+    }
 
 
 def neighbours(prior: Any, units: Sequence[tuple[int, int]]) -> Iterator[Any]:
@@ -146,8 +148,8 @@ def rounding_doubt(
 def pushed(mean: Array, cov: Array) -> tuple[Array, Array]:
     """Moments of q (C, m), (C, m, m) moved by 1e-5 of its own scale in every direction at once.
 
-    An ascent from there that ends at a slope tells how far from its optimum such a slope lets it stop: along a ridge it
-    does not come back.
+    An ascent from there that ends at a gradient tells how far from its optimum such a gradient lets it stop: along a
+    ridge it does not come back.
     """
     rng = np.random.default_rng(0)
     means, covs = [], []

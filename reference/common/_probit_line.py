@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 
 Array = NDArray[np.float64]
 
@@ -59,22 +59,22 @@ def probit_line(mean: float, var: float, offsets: Array, scales: Array) -> Line:
 def _mode(mean: float, sd: float, offsets: Array, scales: Array) -> float:
     """The zero of Σ_j (sd/scale_j) r(z_j(t)) - t, a decreasing function of t, by bisection and Newton steps."""
 
-    def slope(t: float) -> tuple[float, float]:
-        first, second = mills_slope((mean + sd * t - offsets) / scales)
+    def derivatives(t: float) -> tuple[float, float]:
+        first, second = mills_derivative((mean + sd * t - offsets) / scales)
         return float(np.sum(sd / scales * first)) - t, float(np.sum((sd / scales) ** 2 * second)) - 1.0
 
     low, high = 0.0, 1.0
-    while slope(high)[0] > 0.0:
+    while derivatives(high)[0] > 0.0:
         low, high = high, 2.0 * high
     t = 0.5 * (low + high)
     for _ in range(200):
-        value, derivative = slope(t)
+        value, derivative = derivatives(t)
         low, high = (t, high) if value > 0.0 else (low, t)
         step = t - value / derivative
         new = step if low < step < high else 0.5 * (low + high)
         # The panels only need to know roughly where the mode is; beside a narrow Φ a step can be short far from it
         near = abs(new - t) <= 1e-6 * (1.0 + abs(t))
-        if near and (slope(new + (new - t))[0] > 0.0) != (value > 0.0):
+        if near and (derivatives(new + (new - t))[0] > 0.0) != (value > 0.0):
             return new
         if near:
             new = 0.5 * (low + high)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._classes import Prior, every_row, first_row, row_gradients
-from reference.common._learning import coordinates, log_slopes, moved
+from reference.common._learning import coordinates, log_derivatives, moved
 from reference.common.ledger import equation
 
 Array = NDArray[np.float64]
@@ -80,7 +80,7 @@ class Learned(NamedTuple):
 
     def gradient(self, prior: Prior, gradients: dict[str, Array]) -> Array:
         """Derivatives (h,) in the coordinates from those in the fields, shapes as in the prior."""
-        return log_slopes(self._row(prior), self.fields, row_gradients(gradients, self.shared))
+        return log_derivatives(self._row(prior), self.fields, row_gradients(gradients, self.shared))
 
     def prior(self, prior: Prior, where: Array) -> Prior:
         """The prior with other coordinates; ValueError if they leave the range of numbers."""

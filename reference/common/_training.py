@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reference.common import _sweeps
 from reference.common._classes import Prior, fields_to_learn, search
 from reference.common._learning import FIELDS
-from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
+from reference.common._neighbours import Answer, gradient_answers, moment_answers, rounding_doubt
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
 from reference.common._sweeps import Run, Step, Sweeps
@@ -294,7 +294,7 @@ def _doubt(task: Task, state: State) -> str:
         if task.options.gradients:
             beside = state._replace(posterior=q, prior=there, K=K)
             gradients = method.gradients(task.X, beside, None, task.exact, FIELDS)
-            answer |= slope_answers(gradients or {}, state.prior, value)
+            answer |= gradient_answers(gradients or {}, state.prior, value)
         return answer
 
     return rounding_doubt(answers, state.prior, list(state.K.K_ZZ), tolerance=task.options.tolerance)

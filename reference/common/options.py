@@ -35,7 +35,7 @@ OPTIONS: dict[str, Option] = {
         Option("nat_rate", "number", "rate of the natural-gradient steps", _SHARE),
         Option("rate", "number", "first rate of the steps on the hyper-parameters", _RATE),
         Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _RATE),
-        Option("learn_tolerance", "number", "slope at which a search over hyper-parameters has arrived", _POSITIVE),
+        Option("learn_tolerance", "number", "gradient at which a search over hyper-parameters has arrived", _POSITIVE),
         Option("learning_iterations", "integer", "iterations of a search over hyper-parameters", _COUNT),
         Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
         Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),

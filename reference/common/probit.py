@@ -22,7 +22,7 @@ class LogPhiMoments(NamedTuple):
     second: Array
 
 
-def mills_slope(z: ArrayLike) -> tuple[Array, Array]:
+def mills_derivative(z: ArrayLike) -> tuple[Array, Array]:
     """First and second derivative of log Φ at z, same shape as z.
 
         (log Φ)' = r = φ/Φ = √(2/π) / erfcx(-z/√2),   (log Φ)'' = -r (z + r)
@@ -72,7 +72,7 @@ def expect_log_phi(latent_mean: Array, latent_var: Array) -> LogPhiMoments:
     t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
     density = half_width * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-    first, second = mills_slope(z)
+    first, second = mills_derivative(z)
     return LogPhiMoments(*(np.sum(density * part, axis=(1, 2)) for part in (log_ndtr(z), first, second)))
 
 

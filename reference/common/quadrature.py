@@ -29,7 +29,7 @@ def log_sigmoid_scalar(z: float) -> float:
 
 
 def sigmoid_minus(z: float) -> float:
-    """σ(-z) of one number z: the slope of log σ at z."""
+    """σ(-z) of one number z: the derivative of log σ at z."""
     return exp(log_sigmoid_scalar(-z))
 
 
@@ -59,7 +59,7 @@ def _deviation(latent_var: float) -> float:
 
 def gaussian_integral(
     log_function: Callable[[float], float],
-    slope: Callable[[float], float],
+    derivative: Callable[[float], float],
     latent_mean: float,
     latent_var: float,
 ) -> Integral:
@@ -72,7 +72,7 @@ def gaussian_integral(
     Parameters
     ----------
     log_function : callable   logarithm of the integrand's first factor, concave
-    slope : callable          its derivative, of size at most 1
+    derivative : callable          its derivative, of size at most 1
     latent_mean : float       mean of the Gaussian
     latent_var : float        its variance, >= 0; 0 is a point mass
 
@@ -88,8 +88,8 @@ def gaussian_integral(
     mean, sd = float(latent_mean), _deviation(latent_var)
     if sd == 0.0:
         return Integral(exp(log_function(mean)), 0.0)
-    # |slope| <= 1 puts the zero of sd · slope(f) - t inside [-sd, sd]
-    mode = brentq(lambda t: sd * slope(mean + sd * t) - t, -sd, sd, xtol=1e-12 * min(1.0, sd), rtol=1e-12)
+    # |derivative| <= 1 puts the zero of sd · derivative(f) - t inside [-sd, sd]
+    mode = brentq(lambda t: sd * derivative(mean + sd * t) - t, -sd, sd, xtol=1e-12 * min(1.0, sd), rtol=1e-12)
     top = log_function(mean + sd * mode) - 0.5 * mode * mode
 
     def scaled(t: float) -> float:

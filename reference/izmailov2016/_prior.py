@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common import _check, _learning
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
-from reference.izmailov2016.kernels import KERNELS, covariance, covariance_input_slopes, covariance_slopes
+from reference.izmailov2016.kernels import KERNELS, covariance, covariance_gradients, covariance_input_gradients
 from reference.izmailov2016.model import REMEDY_X, REMEDY_Z
 
 Array = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Matrices(NamedTuple):
     k_xx: Array  # (n,)     noise included
 
 
-class Slopes(NamedTuple):
+class Derivatives(NamedTuple):
     """Derivatives of an objective in the entries of K_mm, K_nm and the diagonal of K_nn, each on its own."""
 
     by_mm: Array  # (m, m)
@@ -78,9 +78,9 @@ def moved(hyper: Prior, learn: Sequence[str], where: Array) -> Prior:
     return cast(Prior, _learning.moved(cast(Any, hyper), learn, where))
 
 
-def log_slopes(hyper: Prior, learn: Sequence[str], gradients: dict[str, Any]) -> Array:
+def log_derivatives(hyper: Prior, learn: Sequence[str], gradients: dict[str, Any]) -> Array:
     """Derivatives in the logarithms."""
-    return _learning.log_slopes(cast(Any, hyper), learn, gradients)
+    return _learning.log_derivatives(cast(Any, hyper), learn, gradients)
 
 
 def _kernel(hyper: Prior) -> tuple[float, Array, str, float | None]:
@@ -119,7 +119,7 @@ def cross(X_test: Array, X: Array, hyper: Prior) -> Array:
     return covariance(X_test, support(X, hyper), *_kernel(hyper))
 
 
-def through_kernel(slopes: Slopes, X: Array, hyper: Prior, fields: Sequence[str] = FIELDS) -> dict[str, Any]:
+def through_kernel(derivatives: Derivatives, X: Array, hyper: Prior, fields: Sequence[str] = FIELDS) -> dict[str, Any]:
     """Derivatives in the parameters of the prior, from those in the entries of its matrices; the jitter is held.
 
         ∂F/∂θ = Σ (∂F/∂K_mm) ∂K_mm/∂θ + Σ (∂F/∂K_nm) ∂K_nm/∂θ + Σ_i (∂F/∂K_ii) ∂K_ii/∂θ
@@ -133,24 +133,30 @@ def through_kernel(slopes: Slopes, X: Array, hyper: Prior, fields: Sequence[str]
     if "variance" in fields:
         unit = (1.0, *kernel[1:])
         results["variance"] = float(
-            np.sum(slopes.by_mm * covariance(inputs, inputs, *unit))
-            + np.sum(slopes.by_nm * covariance(X, inputs, *unit))
-            + np.sum(slopes.by_diagonal)
+            np.sum(derivatives.by_mm * covariance(inputs, inputs, *unit))
+            + np.sum(derivatives.by_nm * covariance(X, inputs, *unit))
+            + np.sum(derivatives.by_diagonal)
         )
     if "lengthscales" in fields:
-        dK_ZZ, dK_XZ = covariance_slopes(inputs, inputs, *kernel), covariance_slopes(X, inputs, *kernel)
+        dK_ZZ, dK_XZ = covariance_gradients(inputs, inputs, *kernel), covariance_gradients(X, inputs, *kernel)
         results["lengthscales"] = np.array(
-            [np.sum(slopes.by_mm * a) + np.sum(slopes.by_nm * b) for a, b in zip(dK_ZZ, dK_XZ, strict=True)]
+            [np.sum(derivatives.by_mm * a) + np.sum(derivatives.by_nm * b) for a, b in zip(dK_ZZ, dK_XZ, strict=True)]
         )
     if "noise" in fields:
-        on_matrices = float(np.trace(slopes.by_mm) + np.trace(slopes.by_nm)) if full else 0.0
-        results["noise"] = float(np.sum(slopes.by_diagonal)) + on_matrices
+        on_matrices = float(np.trace(derivatives.by_mm) + np.trace(derivatives.by_nm)) if full else 0.0
+        results["noise"] = float(np.sum(derivatives.by_diagonal)) + on_matrices
     if "Z" in fields and not full:
-        dK_ZZ, dK_XZ = covariance_input_slopes(inputs, inputs, *kernel), covariance_input_slopes(X, inputs, *kernel)
+        dK_ZZ, dK_XZ = (
+            covariance_input_gradients(inputs, inputs, *kernel),
+            covariance_input_gradients(X, inputs, *kernel),
+        )
         # z_p moves column p of K_nm, and column and row p of K_mm
-        both = slopes.by_mm + slopes.by_mm.T
+        both = derivatives.by_mm + derivatives.by_mm.T
         results["Z"] = np.stack(
-            [np.sum(both * a, axis=0) + np.sum(slopes.by_nm * b, axis=0) for a, b in zip(dK_ZZ, dK_XZ, strict=True)],
+            [
+                np.sum(both * a, axis=0) + np.sum(derivatives.by_nm * b, axis=0)
+                for a, b in zip(dK_ZZ, dK_XZ, strict=True)
+            ],
             axis=1,
         )
     return results

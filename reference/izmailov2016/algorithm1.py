@@ -262,7 +262,7 @@ def _jj_objective(
         at = where[size:] if joint else xi
         K = _prior.matrices(X, there) if held is None else held
         gradient = jj_collapsed_gradient(at, y_sign, *K)
-        of_theta = _prior.log_slopes(there, learn, _prior.through_kernel(gradient.slopes, X, there, learn))
+        of_theta = _prior.log_derivatives(there, learn, _prior.through_kernel(gradient.derivatives, X, there, learn))
         parts = [of_theta, gradient.xi] if joint else [of_theta]
         return jj_collapsed_bound(at, y_sign, *K), np.concatenate(parts)
 
@@ -514,8 +514,8 @@ def vi_taylor(
         def objective(where: Array) -> tuple[float, Array]:
             there = _prior.moved(at, names, where)
             K = _prior.matrices(X, there)
-            slopes = taylor_collapsed_gradient(xi, y_sign, *K, likelihood)
-            gradient = _prior.log_slopes(there, names, _prior.through_kernel(slopes, X, there, names))
+            derivatives = taylor_collapsed_gradient(xi, y_sign, *K, likelihood)
+            gradient = _prior.log_derivatives(there, names, _prior.through_kernel(derivatives, X, there, names))
             return taylor_collapsed_bound(xi, y_sign, *K, likelihood), gradient
 
         start = _prior.coordinates(at, names)

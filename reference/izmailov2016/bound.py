@@ -10,7 +10,7 @@ from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
 from reference.common.logistic_expectation import expect_log_sigmoid
 from reference.common.probit import expect_log_phi
-from reference.izmailov2016._prior import Slopes
+from reference.izmailov2016._prior import Derivatives
 from reference.izmailov2016.model import REMEDY_Z
 from reference.izmailov2016.sparse import conditional_f_given_u, joint_prior_covariance, marginal_moments
 
@@ -34,7 +34,7 @@ class ElboGradient(NamedTuple):
     inducing_mean: Array  # (m,)
     inducing_cov: Array  # (m, m)    symmetric: the differential is tr(G dΣ)
     inducing_chol: Array  # (m, m)   in the lower triangle of L, Σ = LLᵀ
-    slopes: Slopes  # in K_mm, K_nm and the diagonal of K_nn
+    derivatives: Derivatives  # in K_mm, K_nm and the diagonal of K_nn
 
 
 def expectations(latent_mean: Array, latent_var: Array, y_sign: Array, likelihood: str = "logit") -> Expectation:
@@ -219,7 +219,7 @@ def elbo_gradient(
 
     Returns
     -------
-    ElboGradient              inducing_mean (m,), inducing_cov, inducing_chol (m, m), slopes
+    ElboGradient              inducing_mean (m,), inducing_cov, inducing_chol (m, m), derivatives
 
     Raises
     ------
@@ -237,15 +237,15 @@ def elbo_gradient(
     by_Sigma = (kappa.T * s) @ kappa + 0.5 * (Sigma_inverse - K_inverse)
     by_kappa = (np.outer(p, mu) + 2.0 * s[:, None] * (kappa @ Sigma)) @ K_inverse
     by_prior = 0.5 * (K_inverse - K_inverse @ Sigma @ K_inverse - np.outer(alpha, alpha))  # of KL, in K_mm
-    slopes = Slopes(
+    derivatives = Derivatives(
         -kappa.T @ by_kappa + (kappa.T * s) @ kappa - by_prior,
         by_kappa - 2.0 * s[:, None] * kappa,
         s,
     )
-    return ElboGradient(kappa.T @ p - alpha, by_Sigma, np.tril(2.0 * by_Sigma @ L), slopes)
+    return ElboGradient(kappa.T @ p - alpha, by_Sigma, np.tril(2.0 * by_Sigma @ L), derivatives)
 
 
-def elbo_slopes_at_maximum(
+def elbo_gradients_at_maximum(
     inducing_mean: Array,
     inducing_cov: Array,
     y_sign: Array,
@@ -253,8 +253,8 @@ def elbo_slopes_at_maximum(
     K_XZ: Array,
     k_xx: Array,
     likelihood: str = "logit",
-) -> Slopes:
-    """`elbo_gradient`'s slopes in the prior's matrices where q(u) maximises (11).
+) -> Derivatives:
+    """`elbo_gradient`'s derivatives in the prior's matrices where q(u) maximises (11).
 
     There Σ⁻¹ = K_mm⁻¹ - 2 κᵀdiag(s)κ and α = κᵀp, so that of the divergence
 
@@ -284,7 +284,7 @@ def elbo_slopes_at_maximum(
     alpha = kappa.T @ p
     by_kappa = np.outer(p, alpha) + 2.0 * s[:, None] * (kappa @ shrunk)
     by_prior = -(kappa.T * s) @ kappa @ shrunk - 0.5 * np.outer(alpha, alpha)
-    return Slopes(
+    return Derivatives(
         -kappa.T @ by_kappa + (kappa.T * s) @ kappa - by_prior,
         by_kappa - 2.0 * s[:, None] * kappa,
         s,

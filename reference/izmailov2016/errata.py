@@ -51,9 +51,9 @@ def kernel_matern_as_printed(X1: Array, X2: Array, smoothness: float, length: fl
 def jaakkola_jordan_bound_as_printed(t: Array, xi: Array) -> QuadraticBound:
     """The bound of section 4.1 of izmailov2016 with its λ(ξ) = tanh(ξ)/(4ξ).
 
-    The slope of t/2 - λt² at t = ξ is then ½ - tanh(ξ)/2 = σ(-2ξ), where that of log σ is σ(-ξ): the parabola crosses
-    the curve at t² = ξ² and lies above it for smaller |t|. The text keeps tanh(ξ_t) and ½ apart elsewhere: the print
-    is to blame.
+    The derivative of t/2 - λt² at t = ξ is then ½ - tanh(ξ)/2 = σ(-2ξ), where that of log σ is σ(-ξ): the parabola
+    crosses the curve at t² = ξ² and lies above it for smaller |t|. The text keeps tanh(ξ_t) and ½ apart elsewhere: the
+    print is to blame.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def vi_jj_stage_two_as_printed(
     def objective(where: Array) -> tuple[float, Array]:
         there = _prior.moved(hyper, names, where)
         K = _prior.matrices(X, there)
-        slopes = _prior.through_kernel(jj_collapsed_gradient(xi, y_sign, *K).slopes, X, there, names)
-        return -jj_collapsed_bound(xi, y_sign, *K), -_prior.log_slopes(there, names, slopes)
+        derivatives = _prior.through_kernel(jj_collapsed_gradient(xi, y_sign, *K).derivatives, X, there, names)
+        return -jj_collapsed_bound(xi, y_sign, *K), -_prior.log_derivatives(there, names, derivatives)
 
     start = _prior.coordinates(hyper, names)
     optimum = maximise(objective, start, Limits(evaluations=n_fun), REACH)
@@ -133,7 +133,7 @@ def vi_jj_stage_two_as_printed(
 
 
 @equation("izmailov2016", "u4.2-xi", as_printed=True)
-def taylor_xi_slope_as_printed(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
+def taylor_xi_derivative_as_printed(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
     """Derivative of the approximate bound in ξ as section 4.2 of izmailov2016 has it: zero where ξ_i = m_i.
 
         ∂/∂ξ_i = g''(ξ_i) (ξ_i - m_i) + g''(ξ_i) (m_i - ξ_i) + ½ g'''(ξ_i) (m_i - ξ_i)²

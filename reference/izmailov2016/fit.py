@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._batches import planned_batches
 from reference.common._iteration import Arrival, change
-from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
+from reference.common._neighbours import Answer, gradient_answers, moment_answers, rounding_doubt
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import Options, takes
@@ -33,7 +33,7 @@ from reference.izmailov2016.bound import (
     ElboGradient,
     elbo,
     elbo_gradient,
-    elbo_slopes_at_maximum,
+    elbo_gradients_at_maximum,
     expectations,
     gauss_hermite_expectation,
 )
@@ -63,7 +63,7 @@ class VIFit(NamedTuple):
     iterations: int
     hyper: Prior  # as learned
     reason: str = ""  # why it is not converged, where the distance is not what keeps it from that
-    slopes: ElboGradient | None = None  # svi: derivatives of (11) at the end
+    derivatives: ElboGradient | None = None  # svi: derivatives of (11) at the end
     quadrature_gap: float | None = None  # svi, logit: what 20 Gauss-Hermite nodes add to the data term of (11)
 
 
@@ -220,7 +220,7 @@ def _settle(
     if method != "svi":
         return fit
     return fit._replace(
-        slopes=elbo_gradient(mu, cholesky(Sigma, "inducing_cov", REMEDY_Z), y_sign, *K, 1.0, likelihood),
+        derivatives=elbo_gradient(mu, cholesky(Sigma, "inducing_cov", REMEDY_Z), y_sign, *K, 1.0, likelihood),
         quadrature_gap=_quadrature_gap(fit, y_sign) if likelihood == "logit" else None,
     )
 
@@ -244,7 +244,7 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
         value = fit
         if there is not hyper:
             value = _settle(method, Inputs(X, y_sign, there), likelihood, tolerance, 10_000, None, start)
-        slopes = gradients(method, value, X, y_sign, likelihood)
+        derivatives = gradients(method, value, X, y_sign, likelihood)
         answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
             sd,
             inducing_mean=value.inducing_mean,
@@ -255,7 +255,7 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
         if X_test is not None and len(X_test):
             latent = predict(value, X, X_test, likelihood)
             answer |= moment_answers(sd, test_latent_mean=latent.latent_mean, test_latent_cov=latent.latent_var)
-        return answer | slope_answers(slopes, hyper, fit.elbo)
+        return answer | gradient_answers(derivatives, hyper, fit.elbo)
 
     reason = rounding_doubt(answers, hyper, [_prior.matrices(X, hyper).K_ZZ], tolerance=tolerance)
     return fit._replace(converged=not reason, reason=reason)
@@ -495,11 +495,11 @@ def gradients(
             f"{fit.latent_mean.shape}, expected ({len(K.K_ZZ)},) and {y_sign.shape}"
         )
     if name == "svi":
-        slopes = elbo_slopes_at_maximum(fit.inducing_mean, fit.inducing_cov, y_sign, *K, likelihood)
+        derivatives = elbo_gradients_at_maximum(fit.inducing_mean, fit.inducing_cov, y_sign, *K, likelihood)
     elif fit.xi is None:
         raise ValueError(f"fit: found no xi, expected a fit of {name}")
     elif name == "vi-taylor":
-        slopes = taylor_collapsed_gradient(fit.xi, y_sign, *K, likelihood)
+        derivatives = taylor_collapsed_gradient(fit.xi, y_sign, *K, likelihood)
     else:
-        slopes = jj_collapsed_gradient(fit.xi, y_sign, *K).slopes
-    return _prior.through_kernel(slopes, X, hyper, learn)
+        derivatives = jj_collapsed_gradient(fit.xi, y_sign, *K).derivatives
+    return _prior.through_kernel(derivatives, X, hyper, learn)

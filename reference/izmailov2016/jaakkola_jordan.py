@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
-from reference.izmailov2016._prior import Slopes
+from reference.izmailov2016._prior import Derivatives
 from reference.izmailov2016.bound import kl_gaussian
 from reference.izmailov2016.model import REMEDY_Z
 
@@ -25,7 +25,7 @@ class QuadraticBound(NamedTuple):
 class CollapsedGradient(NamedTuple):
     """Derivatives of the compact bound."""
 
-    slopes: Slopes  # in K_mm, K_nm and the diagonal of K_nn
+    derivatives: Derivatives  # in K_mm, K_nm and the diagonal of K_nn
     xi: Array  # (n,)
 
 
@@ -36,7 +36,7 @@ def jj_lambda(xi: Array) -> Array:
     return np.where(size > 1e-8, np.tanh(0.5 * safe) / (4.0 * safe), 0.125)
 
 
-def jj_lambda_slope(xi: Array) -> Array:
+def jj_lambda_derivative(xi: Array) -> Array:
     """λ'(ξ) = (ξ/2 (1 - t²) - t) / (4ξ²), t = tanh(ξ/2), and its series about 0 where that cancels; xi of any shape."""
     xi = np.asarray(xi, dtype=float)
     far = np.abs(xi) > 0.1
@@ -183,7 +183,7 @@ def jj_optimal_mean(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array) -> Array
 class Collapsed(NamedTuple):
     """Derivatives of (14) or (19) in the prior's matrices, and what else is read off them."""
 
-    slopes: Slopes
+    derivatives: Derivatives
     second_moment: Array  # (n,)  m_i² + S_i² at the maximising μ, Σ
 
 
@@ -222,13 +222,13 @@ def collapsed(inducing_cov: Array, weights: Array, response: Array, K_ZZ: Array,
     a = K_inverse @ mu
     past = kappa @ inducing_cov @ K_inverse  # K_nm B⁻¹
     D = 2.0 * kappa @ (scaled.T @ past)
-    slopes = Slopes(
+    derivatives = Derivatives(
         -0.5 * np.outer(a, a) - (kappa.T * weights) @ D,
         np.outer(response - 2.0 * weights * latent_mean, a) + 2.0 * weights[:, None] * D,
         -weights,
     )
     spread = np.sum((kappa @ inducing_cov) * kappa, axis=1)
-    return Collapsed(slopes, latent_mean**2 + cond_var + spread)
+    return Collapsed(derivatives, latent_mean**2 + cond_var + spread)
 
 
 @equation("izmailov2016", "14")
@@ -288,7 +288,7 @@ def jj_collapsed_gradient(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_
 
     Returns
     -------
-    CollapsedGradient         slopes, xi (n,)
+    CollapsedGradient         derivatives, xi (n,)
 
     Raises
     ------
@@ -296,7 +296,7 @@ def jj_collapsed_gradient(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_
     """
     Sigma = jj_optimal_covariance(xi, K_ZZ, K_XZ)
     result = collapsed(Sigma, lambda_matrix(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx)
-    return CollapsedGradient(result.slopes, jj_lambda_slope(xi) * (xi**2 - result.second_moment))
+    return CollapsedGradient(result.derivatives, jj_lambda_derivative(xi) * (xi**2 - result.second_moment))
 
 
 @equation("izmailov2016", "15")

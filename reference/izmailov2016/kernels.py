@@ -16,7 +16,7 @@ KERNELS = ("se", "matern")
 
 
 class Profile(NamedTuple):
-    """A Matérn covariance of unit variance as a function of the scaled distance s, and its slope."""
+    """A Matérn covariance of unit variance as a function of the scaled distance s, and its derivative."""
 
     value: Array  # M(s)
     decline: Array  # D(s) = -2 ν M'(s)/s, so that ∂k/∂lengthscale_j = variance D Δ_j²/lengthscale_j³
@@ -170,7 +170,7 @@ def covariance(
     return variance * _profile(X1, X2, lengthscales, smoothness or 0.0).value
 
 
-def covariance_slopes(
+def covariance_gradients(
     X1: Array, X2: Array, variance: float, lengthscales: Array, kernel: str, smoothness: float | None = None
 ) -> Array:
     """∂k(x, x')/∂lengthscales_j = variance D Δ_j²/lengthscales_j³, an array (d, a, b); zero where x = x'.
@@ -184,12 +184,12 @@ def covariance_slopes(
     return np.moveaxis(weight[:, :, None] * squares, 2, 0)
 
 
-def covariance_input_slopes(
+def covariance_input_gradients(
     X1: Array, X2: Array, variance: float, lengthscales: Array, kernel: str, smoothness: float | None = None
 ) -> Array:
     """∂k(x, x')/∂x'_j = variance D Δ_j/lengthscales_j², an array (d, a, b).
 
-    Zero where x = x': for ν <= ½ the covariance has a kink there and the two sides have opposite slopes.
+    Zero where x = x': for ν <= ½ the covariance has a kink there and the two sides have opposite derivatives.
 
     X1 (a, d), X2 (b, d), variance, lengthscales (d,), kernel "se" or "matern", smoothness ν as in `covariance`.
     """

@@ -61,7 +61,7 @@ class BoundSearch(NamedTuple):
 
     parameters: Parameters
     elbo: float
-    slope: float  # largest entry of the gradient
+    derivative: float  # largest entry of the gradient
     trace: Array
     iterations: int
 
@@ -151,15 +151,17 @@ def batch_gradient(
         K = _prior.matrices(X, hyper)
         gradients = elbo_gradient(mu, L, y_sign[batch], K.K_ZZ, K.K_XZ[batch], K.k_xx[batch], weight, likelihood)
         by_nm, by_diagonal = np.zeros_like(K.K_XZ), np.zeros(len(X))
-        np.add.at(by_nm, batch, gradients.slopes.by_nm)
-        np.add.at(by_diagonal, batch, gradients.slopes.by_diagonal)
-        theta = _prior.through_kernel(gradients.slopes._replace(by_nm=by_nm, by_diagonal=by_diagonal), X, hyper, learn)
+        np.add.at(by_nm, batch, gradients.derivatives.by_nm)
+        np.add.at(by_diagonal, batch, gradients.derivatives.by_diagonal)
+        theta = _prior.through_kernel(
+            gradients.derivatives._replace(by_nm=by_nm, by_diagonal=by_diagonal), X, hyper, learn
+        )
     else:
         K = _prior.matrices(X[batch], hyper)
         gradients = elbo_gradient(mu, L, y_sign[batch], *K, weight, likelihood)
-        theta = _prior.through_kernel(gradients.slopes, X[batch], hyper, learn)
+        theta = _prior.through_kernel(gradients.derivatives, X[batch], hyper, learn)
     lower = gradients.inducing_chol[np.tril_indices(m)]
-    return np.concatenate([gradients.inducing_mean, lower, _prior.log_slopes(hyper, learn, theta)])
+    return np.concatenate([gradients.inducing_mean, lower, _prior.log_derivatives(hyper, learn, theta)])
 
 
 @equation("izmailov2016", "u3.2-svi")
@@ -319,7 +321,7 @@ def svi_lbfgs(
 
     Returns
     -------
-    BoundSearch               parameters, elbo, slope, trace, iterations
+    BoundSearch               parameters, elbo, derivative, trace, iterations
 
     Raises
     ------

@@ -9,8 +9,8 @@ from scipy.special import log_ndtr
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
-from reference.common.probit import mills_slope
-from reference.izmailov2016._prior import Slopes
+from reference.common.probit import mills_derivative
+from reference.izmailov2016._prior import Derivatives
 from reference.izmailov2016.bound import kl_gaussian
 from reference.izmailov2016.jaakkola_jordan import collapsed
 from reference.izmailov2016.model import REMEDY_Z
@@ -31,7 +31,7 @@ def expansion(xi: Array, y_sign: Array, likelihood: str = "logit") -> Expansion:
     z = y_sign * xi
     if likelihood == "logit":
         return Expansion(log_sigmoid(z), taylor_phi(xi, y_sign), taylor_psi(xi, y_sign))
-    first, second = mills_slope(z)
+    first, second = mills_derivative(z)
     return Expansion(log_ndtr(z), y_sign * first, -0.5 * second)
 
 
@@ -212,14 +212,14 @@ def taylor_xi(latent_mean: Array) -> Array:
     Notes
     -----
     The paper says that this makes the derivative of the approximate bound in ξ zero. It does not: see
-    `taylor_xi_slope` and `errata`. It is Newton's method: at its fixed point μ is the mode of p(u) Π_i p(y_i|κ_i u),
-    Σ the inverse Hessian there.
+    `taylor_xi_derivative` and `errata`. It is Newton's method: at its fixed point μ is the mode of p(u) Π_i p(y_i|κ_i
+    u), Σ the inverse Hessian there.
     """
     return np.array(latent_mean, dtype=float)
 
 
 @equation("izmailov2016", "u4.2-xi")
-def taylor_xi_slope(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
+def taylor_xi_derivative(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
     """Derivative of the approximate bound in ξ, logit: what section 4.2 of izmailov2016 sets to zero, derived.
 
         ∂/∂ξ_i = ½ g'''(ξ_i) ((m_i - ξ_i)² + S_i²),   g(f) = log σ(y_i f)
@@ -284,7 +284,7 @@ def taylor_collapsed_bound(
 
 def taylor_collapsed_gradient(
     xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array, likelihood: str = "logit"
-) -> Slopes:
+) -> Derivatives:
     """Derivatives of (19) of izmailov2016 in the entries of the prior's matrices, ξ held; by hand in `collapsed`.
 
     Parameters
@@ -298,4 +298,4 @@ def taylor_collapsed_gradient(
     """
     at = expansion(xi, y_sign, likelihood)
     Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)
-    return collapsed(Sigma, at.psi, taylor_v(at.phi, at.psi, xi), K_ZZ, K_XZ, k_xx).slopes
+    return collapsed(Sigma, at.psi, taylor_v(at.phi, at.psi, xi), K_ZZ, K_XZ, k_xx).derivatives

@@ -9,7 +9,7 @@ from scipy.special import log_ndtr, logsumexp
 from reference.common._largest import line_integral
 from reference.common._product import orthant_rule
 from reference.common.errors import cholesky
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def truncated_gaussian(mean: Array, cov: Array) -> Truncated:
 def _scalar(mean: Array, cov: Array) -> Truncated:
     """E = μ + V(log Φ)', Cov = V + V²(log Φ)'', with the derivatives by μ of log Φ(μ/√V)."""
     sd = np.sqrt(cov[0])
-    first, second = mills_slope(mean / sd)
+    first, second = mills_derivative(mean / sd)
     return Truncated(float(log_ndtr(mean[0] / sd[0])), mean + sd * first, cov * (1.0 + second))
 
 
@@ -94,7 +94,7 @@ def _by_points(mean: Array, cov: Array) -> Truncated:
         )
     log_total = float(logsumexp(halves))
     share = np.exp(rule.log_weights - log_total)
-    ratio, curvature = mills_slope(rule.b)
+    ratio, curvature = mills_derivative(rule.b)
     h = mean + np.column_stack([rule.z, ratio]) @ rule.root.T  # E[z_D|z_D > -b] = φ/Φ, its variance 1 + (log Φ)''
     centre = share @ h
     last = np.outer(rule.root[:, -1], rule.root[:, -1]) * float(share @ (1.0 + curvature))

@@ -64,7 +64,7 @@ def log_softmax_sum(f: Array, y: Labels) -> float:
     return -float(np.sum(top + np.log(np.sum(np.exp(off - top[:, None]), axis=1))))
 
 
-def softmax_slope(f: Array, y: Labels) -> Array:
+def softmax_gradient(f: Array, y: Labels) -> Array:
     """∇ log p(y|f) (cn,): one-hot labels minus softmax; f (cn,) class-major, y (n,) labels."""
     pi = softmax_table(f, len(y))
     return (np.eye(pi.shape[1])[y] - pi).T.ravel()
@@ -92,7 +92,7 @@ def softmax_w_matrix(f: Array, n: int) -> Array:
 def _newton(f: Array, K: Array, y: Labels) -> Posterior:
     W = _w_blocks(f, len(y))
     by_datum = f.reshape(-1, len(y)).T
-    shift = np.einsum("nkl,nl->nk", W, by_datum) + softmax_slope(f, y).reshape(-1, len(y)).T
+    shift = np.einsum("nkl,nl->nk", W, by_datum) + softmax_gradient(f, y).reshape(-1, len(y)).T
     return ep_posterior(K, W, shift)
 
 
@@ -109,7 +109,7 @@ def laplace_newton_step(f: Array, K: Array, y: Labels) -> Array:
     K : (cn, cn)              prior covariance
     y : (n,)                  labels
     """
-    off = f - K @ softmax_slope(f, y)
+    off = f - K @ softmax_gradient(f, y)
     W = _w_blocks(f, len(y))
     return f - (off - _covariance_times(K, W, stack_blocks(W) @ off))
 
@@ -147,12 +147,12 @@ def _laplace_mode(K: Array, y: Labels, tolerance: float, max_iterations: int) ->
     value = log_softmax_sum(f, y)
     residual, converged, iterations = np.inf, False, 0
     while iterations < max_iterations:
-        residual = float(np.max(np.abs(f - K @ softmax_slope(f, y)))) / max(1.0, float(np.max(np.abs(f))))
+        residual = float(np.max(np.abs(f - K @ softmax_gradient(f, y)))) / max(1.0, float(np.max(np.abs(f))))
         if residual <= tolerance:
             converged = True
             break
         # the Newton target is K b with b = ∇ + W(f - target)
-        b = softmax_w_matrix(f, len(y)) @ (f - laplace_newton_step(f, K, y)) + softmax_slope(f, y)
+        b = softmax_w_matrix(f, len(y)) @ (f - laplace_newton_step(f, K, y)) + softmax_gradient(f, y)
         size = 1.0
         for _ in range(30):
             a_new = a + size * (b - a)
@@ -176,7 +176,7 @@ def laplace_log_marginal(mode: Array, K: Array, y: Labels) -> float:
     K : (cn, cn)              prior covariance, class-major
     y : (n,)                  labels
     """
-    quadratic = float(mode @ softmax_slope(mode, y))
+    quadratic = float(mode @ softmax_gradient(mode, y))
     return log_softmax_sum(mode, y) - 0.5 * quadratic - 0.5 * _log_det(K, _w_blocks(mode, len(y)))
 
 
@@ -228,7 +228,7 @@ def laplace_gradients(fit: LaplaceFit, X: Array, y: Labels, prior: Prior) -> Gra
     n = len(y)
     K = prior_covariance(X, *prior)
     M = m_matrix(K, _w_blocks(fit.mode, n))
-    a = softmax_slope(fit.mode, y)
+    a = softmax_gradient(fit.mode, y)
     s = np.empty_like(fit.pi)
     for i, (p, C) in enumerate(zip(fit.pi, fit.latent_cov, strict=True)):
         J = np.diag(p) - np.outer(p, p)  # ∂π_l/∂f_k
@@ -263,7 +263,7 @@ def predict_laplace(
     c = len(prior.variance)
     K = prior_covariance(X, *prior)
     M = m_matrix(K, _w_blocks(fit.mode, len(y)))
-    a = softmax_slope(fit.mode, y)
+    a = softmax_gradient(fit.mode, y)
     mean, cov, raw = np.empty((len(X_test), c)), np.empty((len(X_test), c, c)), np.empty((len(X_test), c))
     for s, K_star in enumerate(cross_covariance(X_test, X, prior)):
         mean[s] = K_star @ a

@@ -27,7 +27,7 @@ def log_half_student_t(values: Array, df: float, scale: float) -> float:
     return float(np.sum(constant - 0.5 * (df + 1.0) * np.log1p((np.asarray(values) / scale) ** 2 / df)))
 
 
-def log_half_student_t_slope(values: Array, df: float, scale: float) -> Array:
+def log_half_student_t_derivative(values: Array, df: float, scale: float) -> Array:
     """Derivative of `log_half_student_t` in each of values (k,); df and scale as there."""
     return -(df + 1.0) * values / (df * scale**2 + values**2)
 
@@ -62,12 +62,12 @@ def log_normal(values: Array, df: float, scale: float) -> float:
     return float(np.sum(-0.5 * z**2 - np.log(values) - log(df) - 0.5 * log(2.0 * pi)))
 
 
-def log_normal_slope(values: Array, df: float, scale: float) -> Array:
+def log_normal_derivative(values: Array, df: float, scale: float) -> Array:
     """Derivative of `log_normal` in each of values (k,); df and scale as there."""
     return -(1.0 + np.log(values / scale) / df**2) / values
 
 
 FAMILIES = {
-    "half-student-t": (log_half_student_t, log_half_student_t_slope),
-    "log-normal": (log_normal, log_normal_slope),
+    "half-student-t": (log_half_student_t, log_half_student_t_derivative),
+    "log-normal": (log_normal, log_normal_derivative),
 }

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from reference.common._product import product_rule
 from reference.common.algebra import inverted, solution
 from reference.common.ledger import equation
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.riihimaki2013._truncated import truncated_gaussian
 from reference.riihimaki2013.sites import Site, Tilted, augmented_tilted, difference_matrix
 
@@ -260,7 +260,7 @@ def qiep_tilted_moments(cavity_mean: Array, cavity_var: Array, y_i: int, nodes: 
     if norm <= 0.0:
         return Tilted(0.0, mean, var)
     share = weights * product / norm
-    ratio = mills_slope(z)[0]
+    ratio = mills_derivative(z)[0]
     rho = share @ ratio / np.sqrt(1.0 + v)
     gamma = rho**2 + share @ (z * ratio) / (1.0 + v)
     mean[others], var[others] = m - v * rho, v - v**2 * gamma

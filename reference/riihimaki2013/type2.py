@@ -83,19 +83,19 @@ def log_hyperprior(
     _check.choice(sits_on, ("field", "root"), "sits_on")
     _check.choice(map_density, ("value", "log"), "map_density")
     value = 0.0
-    slopes = {field: np.zeros_like(getattr(prior, field)) for field in FIELDS}
+    derivatives = {field: np.zeros_like(getattr(prior, field)) for field in FIELDS}
     for field, (family, df, scale) in (hyperprior or {}).items():
         theta = getattr(prior, field)[:1] if shared else getattr(prior, field)
         root = sits_on == "root" and field != "lengthscales"
         x = np.sqrt(theta) if root else theta
-        density, slope = FAMILIES[family]
+        density, derivative = FAMILIES[family]
         value += density(x.ravel(), df, scale)
-        by_x = slope(x, df, scale)
+        by_x = derivative(x, df, scale)
         if map_density == "log":
             value += float(np.sum(np.log(x)))
             by_x = by_x + 1.0 / x
-        slopes[field][: len(theta)] = by_x * (0.5 / x if root else 1.0)
-    return value, Gradients(slopes["variance"], slopes["lengthscales"], slopes["noise"])
+        derivatives[field][: len(theta)] = by_x * (0.5 / x if root else 1.0)
+    return value, Gradients(derivatives["variance"], derivatives["lengthscales"], derivatives["noise"])
 
 
 @equation("riihimaki2013", "u5.5-map")
@@ -120,13 +120,13 @@ def type2_map_objective(
     sits_on : str             of `log_hyperprior`
     map_density : str         of `log_hyperprior`
     """
-    value, slopes = evidence(prior)
-    log_density, density_slopes = log_hyperprior(prior, hyperprior, shared, sits_on, map_density)
+    value, derivatives = evidence(prior)
+    log_density, density_derivatives = log_hyperprior(prior, hyperprior, shared, sits_on, map_density)
     parts = []
     for field in learn:
         theta = getattr(prior, field)
-        slope = (getattr(slopes, field) + getattr(density_slopes, field)) * theta
-        parts.append((np.sum(slope, axis=0) if shared else slope).ravel())
+        derivative = (getattr(derivatives, field) + getattr(density_derivatives, field)) * theta
+        parts.append((np.sum(derivative, axis=0) if shared else derivative).ravel())
     return value + log_density, np.concatenate(parts)
 
 

@@ -11,7 +11,7 @@ from reference.common.algebra import inverted, solution
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import (
     Gradients,
@@ -53,7 +53,7 @@ def region_moments(means: Array, y: Labels) -> Region:
     for i in range(n):
         others = np.delete(np.arange(c), y[i])
         line = probit_line(float(means[i, y[i]]), 1.0, means[i, others], np.ones(c - 1))
-        first, second = mills_slope(line.z)
+        first, second = mills_derivative(line.z)
         given = np.empty((len(line.s), c))  # E[v|s]
         given[:, y[i]], given[:, others] = line.s, means[i, others] - first
         mean[i] = line.weights @ given

@@ -8,7 +8,7 @@ from scipy.special import log_ndtr
 
 from reference.common._largest import largest
 from reference.common._probit_line import probit_line
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.villacampa2017.posterior import Gaussians, posterior_moments
 from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections, scalar_cavities, site_of
 
@@ -18,7 +18,7 @@ Labels = NDArray[np.int64]
 _POINT = 1e-10  # a point mass is widened to this part of the widest Gaussian: 5e-21 of the result
 _APART = 40.0  # widths between two constraints at which the lower has no part
 _NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
-_FAR = -10.0  # log Z_i; squared slopes are below 20 in units of the curvature: two digits are lost
+_FAR = -10.0  # log Z_i; squared derivatives are below 20 in units of the curvature: two digits are lost
 
 
 class DatumSites(NamedTuple):
@@ -42,8 +42,8 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     Given f_y = t the others lie below it independently. With z_k = (t - mean_k)/√var_k, r = φ/Φ, and means over t
     under N(t | mean_y, var_y) Π_k Φ(z_k), normalised:
 
-        slope_k = -E r(z_k)/√var_k,                 curvature_k = -(E r'(z_k) + Var r(z_k))/var_k
-        slope_y = E A,  A = Σ_k r(z_k)/√var_k,      curvature_y = -(E Σ_k r'(z_k)/var_k + Var A)
+        derivative_k = -E r(z_k)/√var_k,                 curvature_k = -(E r'(z_k) + Var r(z_k))/var_k
+        derivative_y = E A,  A = Σ_k r(z_k)/√var_k,      curvature_y = -(E Σ_k r'(z_k)/var_k + Var A)
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
 
     Returns
     -------
-    Tilted                    log_norm a number, slope with the sign of each class, curvature (C,)
+    Tilted                    log_norm a number, derivative with the sign of each class, curvature (C,)
 
     Notes
     -----
     Without a variance f_j = w, the largest one, bounds f_i: Z is the mass beyond it, and with g(t) the logarithm of
     N(t | mean_y, var_y) Π_k Φ(z_k) over the other classes, h = exp(g(w))/Z, means over t > w,
 
-        slope_j = -h,    curvature_j = h (g'(w) + h),    slope_y = h + Σ_k E r(z_k)/√var_k
-        curvature_y = h (slope_y - (w - mean_y)/var_y) - Σ_k Cov(r(z_k)/√var_k, t)/var_y
+        derivative_j = -h,    curvature_j = h (g'(w) + h),    derivative_y = h + Σ_k E r(z_k)/√var_k
+        curvature_y = h (derivative_y - (w - mean_y)/var_y) - Σ_k Cov(r(z_k)/√var_k, t)/var_y
 
     Lower ones have no part. Two that are equal, or a label without variance, are narrow Gaussians instead.
     """
@@ -76,17 +76,17 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
     observed = line.weights > _NEGLIGIBLE
     weights = line.weights[observed]
-    first, second = mills_slope(line.z[observed])
+    first, second = mills_derivative(line.z[observed])
     scaled = first / sd[others]
     total = np.sum(scaled, axis=1)
     centre = weights @ scaled
-    slope, curvature = np.empty(len(mean)), np.empty(len(mean))
-    slope[others], slope[y_i] = -centre, np.sum(centre)
+    derivative, curvature = np.empty(len(mean)), np.empty(len(mean))
+    derivative[others], derivative[y_i] = -centre, np.sum(centre)
     bend = weights @ (second / sd[others] ** 2)
     curvature[others] = -bend - weights @ (scaled - centre) ** 2
     curvature[y_i] = -np.sum(bend) - weights @ (total - np.sum(centre)) ** 2
     # both are nonnegative; where the label is certain, rounding is all that is left
-    return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
+    return Tilted(np.array(line.log_norm), derivative, np.maximum(curvature, 0.0))
 
 
 def _beyond_constraint(mean: Array, sd: Array, y_i: int, constraint: int, points: NDArray[np.intp]) -> Tilted:
@@ -96,22 +96,22 @@ def _beyond_constraint(mean: Array, sd: Array, y_i: int, constraint: int, points
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
     observed = line.weights > _NEGLIGIBLE
     weights, z = line.weights[observed], line.z[observed][:, :-1]
-    slope, curvature = np.zeros(len(mean)), np.zeros(len(mean))
+    derivative, curvature = np.zeros(len(mean)), np.zeros(len(mean))
     away = (mean[constraint] - mean[y_i]) / sd[y_i]
     at_constraint = (mean[constraint] - mean[behind]) / sd[behind]
     log_height = -0.5 * away * away - 0.5 * np.log(2.0 * np.pi) - np.log(sd[y_i]) + np.sum(log_ndtr(at_constraint))
     h = np.exp(log_height - line.log_norm)
-    rise = -away / sd[y_i] + np.sum(mills_slope(at_constraint)[0] / sd[behind])  # g'(w)
-    slope[constraint], curvature[constraint] = -h, h * (rise + h)
-    first, second = mills_slope(z)
+    rise = -away / sd[y_i] + np.sum(mills_derivative(at_constraint)[0] / sd[behind])  # g'(w)
+    derivative[constraint], curvature[constraint] = -h, h * (rise + h)
+    first, second = mills_derivative(z)
     scaled = first / sd[behind]
     centre = weights @ scaled
-    slope[behind], slope[y_i] = -centre, h + np.sum(centre)
+    derivative[behind], derivative[y_i] = -centre, h + np.sum(centre)
     curvature[behind] = -(weights @ (second / sd[behind] ** 2)) - weights @ (scaled - centre) ** 2
     t = line.s[observed] / sd[y_i] ** 2
     joint = weights @ ((scaled - centre) * (t - weights @ t)[:, None])
-    curvature[y_i] = h * (slope[y_i] - away / sd[y_i]) - np.sum(joint)
-    return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
+    curvature[y_i] = h * (derivative[y_i] - away / sd[y_i]) - np.sum(joint)
+    return Tilted(np.array(line.log_norm), derivative, np.maximum(curvature, 0.0))
 
 
 def tilted_of_data(cavities: Cavities, y: Labels, cond_var: Array) -> Tilted:
@@ -128,10 +128,10 @@ def tilted_of_data(cavities: Cavities, y: Labels, cond_var: Array) -> Tilted:
     """
     var = cavities.var + cond_var.T
     result = largest(cavities.mean, var, y)
-    log_norm, slope, curvature = result.log_p, result.first.copy(), np.maximum(-result.curvature, 0.0)
+    log_norm, derivative, curvature = result.log_p, result.first.copy(), np.maximum(-result.curvature, 0.0)
     for i in np.flatnonzero(log_norm < _FAR):
-        log_norm[i], slope[i], curvature[i] = datum_tilted(cavities.mean[i], var[i], int(y[i]))
-    return Tilted(log_norm, slope, curvature)
+        log_norm[i], derivative[i], curvature[i] = datum_tilted(cavities.mean[i], var[i], int(y[i]))
+    return Tilted(log_norm, derivative, curvature)
 
 
 def datum_posterior(sites: DatumSites, upsilon: Array, K_ZZ: Array) -> Gaussians:
@@ -171,7 +171,7 @@ def refine_datum_sites(
     if np.any(proper):
         observed = Cavities(*(part[proper] for part in cavities))
         tilted = tilted_of_data(observed, y[proper], cond_var[:, proper])
-        new.site_precision[proper], new.site_shift[proper] = site_of(tilted.slope, tilted.curvature, observed)
+        new.site_precision[proper], new.site_shift[proper] = site_of(tilted.derivative, tilted.curvature, observed)
         log_norm[proper] = tilted.log_norm
     return RefinedDatum(new, log_norm, int(np.sum(~proper)))
 

@@ -35,26 +35,26 @@ class Weights(NamedTuple):
     cond_var: Array
 
 
-def held_cavity_weights(slope: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
+def held_cavity_weights(derivative: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
     r"""Direct dependence of log Z alone, below (10) of villacampa2017: the coefficients of m and Vυ in d log Z/dυ.
 
     With m\ and V\ held it is g m\ + (g² - h) V\υ, where m\ = m + Vυ (C¹p - C²)/D, V\υ = Vυ/D and D = 1 - C¹q.
 
     Parameters
     ----------
-    slope : array             g, with the sign of the class
+    derivative : array             g, with the sign of the class
     curvature : array         h
     projected : Projected     p and q
     c1 : array                C¹
     c2 : array                C²
     """
     left = 1.0 - c1 * projected.var
-    mean = slope * (c1 * projected.mean - c2) / left
-    spread = slope**2 - curvature
-    return Weights(slope + 0.0 * left, mean + spread / left, 0.5 * spread + 0.0 * left)
+    mean = derivative * (c1 * projected.mean - c2) / left
+    spread = derivative**2 - curvature
+    return Weights(derivative + 0.0 * left, mean + spread / left, 0.5 * spread + 0.0 * left)
 
 
-def total_weights(slope: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
+def total_weights(derivative: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
     r"""Derivatives of log s̃ = log Z + g(θ\) - g(θ) in p = υᵀm, q = υᵀVυ and s with C¹, C² of villacampa2017 held.
 
     With D = 1 - C¹q and w = C¹p - C²: the cavity has e = (p - C²q)/D and v = q/D, and
@@ -63,7 +63,7 @@ def total_weights(slope: Array, curvature: Array, projected: Projected, c1: Arra
 
     Parameters
     ----------
-    slope : array             g, with the sign of the class
+    derivative : array             g, with the sign of the class
     curvature : array         h
     projected : Projected     p and q
     c1 : array                C¹
@@ -71,9 +71,9 @@ def total_weights(slope: Array, curvature: Array, projected: Projected, c1: Arra
     """
     left = 1.0 - c1 * projected.var
     w = c1 * projected.mean - c2
-    spread = 0.5 * (slope**2 - curvature)
-    var = (slope * w + spread + 0.5 * w**2) / left**2 + 0.5 * c1 / left
-    return Weights((slope + w) / left, var, spread + 0.0 * left)
+    spread = 0.5 * (derivative**2 - curvature)
+    var = (derivative * w + spread + 0.5 * w**2) / left**2 + 0.5 * c1 / left
+    return Weights((derivative + w) / left, var, spread + 0.0 * left)
 
 
 def held_pull(weights: Weights, mean: Array, cov: Array, upsilon: Array, K_ZZ: Array) -> Pull:
@@ -155,7 +155,7 @@ def tied_pull(
     return Pull(by_upsilon, weights.cond_var, by_K)
 
 
-def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Callable[[Array, Array, Array], float]:
+def kernel_derivative(pull: Pull, upsilon: Array, K_ZZ: Array) -> Callable[[Array, Array, Array], float]:
     """From dK_ZZ (m, m), dK_XZ (n, m) and dk (n,) of one class to the derivative of log Z_q of villacampa2017.
 
     Parameters
@@ -168,7 +168,7 @@ def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Callable[[Array, Ar
     by_XZ = solved - 2.0 * pull.cond_var[:, None] * upsilon
     by_ZZ = pull.K_ZZ - solved.T @ upsilon + (upsilon.T * pull.cond_var) @ upsilon
 
-    def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+    def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
         return float(np.sum(by_ZZ * dK_ZZ) + np.sum(by_XZ * dK_XZ) + pull.cond_var @ dk)
 
-    return slope
+    return derivative

@@ -79,8 +79,8 @@ def update_c2_other_as_printed(
     cavity_mean : (m,)        m\ of class k
     cavity_cov : (m, m)       V\ of class k
     """
-    slope = beta / np.sqrt(b_sum)
-    return float(slope + c1 * (upsilon @ cavity_mean) + slope * c1 * (upsilon @ cavity_cov @ upsilon))
+    derivative = beta / np.sqrt(b_sum)
+    return float(derivative + c1 * (upsilon @ cavity_mean) + derivative * c1 * (upsilon @ cavity_cov @ upsilon))
 
 
 @equation("villacampa2017", "56", as_printed=True)

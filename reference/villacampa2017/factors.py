@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.villacampa2017.cavity import Cavity, cavity, cavity_latent_mean, cavity_latent_variance
 from reference.villacampa2017.model import projection_vectors
 from reference.villacampa2017.posterior import (
@@ -69,7 +69,7 @@ def probit_ratio(a_label: float, a_other: float, b_label: float, b_other: float)
     b_other : float           cavity variance of f_k
     """
     alpha = (a_label - a_other) / np.sqrt(b_label + b_other)
-    return Ratio(float(alpha), float(mills_slope(alpha)[0]))
+    return Ratio(float(alpha), float(mills_derivative(alpha)[0]))
 
 
 @equation("villacampa2017", "34")
@@ -129,29 +129,29 @@ def dlogz_dcov(alpha: float, beta: float, b_sum: float, upsilon: Array) -> Array
 
 
 @equation("villacampa2017", "43", "44")
-def tilted_mean(cavity_mean: Array, cavity_cov: Array, slope: Array) -> Array:
+def tilted_mean(cavity_mean: Array, cavity_cov: Array, derivative: Array) -> Array:
     r"""m̂ = m\ + V\ ∂ log Z/∂m\, a vector (m,): (43) of villacampa2017, and (44) for class k.
 
     Parameters
     ----------
     cavity_mean : (m,)        m\ of the class
     cavity_cov : (m, m)       V\ of the class
-    slope : (m,)              ∂ log Z/∂m\
+    derivative : (m,)              ∂ log Z/∂m\
     """
-    return cavity_mean + cavity_cov @ slope
+    return cavity_mean + cavity_cov @ derivative
 
 
 @equation("villacampa2017", "45", "46")
-def tilted_covariance(cavity_cov: Array, slope: Array, slope_cov: Array) -> Array:
+def tilted_covariance(cavity_cov: Array, derivative: Array, derivative_cov: Array) -> Array:
     r"""V̂ = V\ - V\ (g gᵀ - 2 ∂ log Z/∂V\) V\, g = ∂ log Z/∂m\: (45) of villacampa2017, and (46) for class k.
 
     Parameters
     ----------
     cavity_cov : (m, m)       V\ of the class
-    slope : (m,)              g
-    slope_cov : (m, m)        ∂ log Z/∂V\
+    derivative : (m,)              g
+    derivative_cov : (m, m)        ∂ log Z/∂V\
     """
-    return cavity_cov - cavity_cov @ (np.outer(slope, slope) - 2.0 * slope_cov) @ cavity_cov
+    return cavity_cov - cavity_cov @ (np.outer(derivative, derivative) - 2.0 * derivative_cov) @ cavity_cov
 
 
 @equation("villacampa2017", "47")
@@ -188,7 +188,7 @@ def update_c1(alpha: float, beta: float, b_sum: float, upsilon: Array, cavity_co
     With h for the bracket, [h⁻¹ - v]⁻¹ is written h/(1 - h v): h vanishes where the label is certain. For α̂ < -5 the
     sum β + α̂ cancels, and β² + β α̂ is taken from the second derivative of log Φ.
     """
-    bracket = beta * (beta + alpha) if alpha >= -5.0 else -float(mills_slope(alpha)[1])
+    bracket = beta * (beta + alpha) if alpha >= -5.0 else -float(mills_derivative(alpha)[1])
     h = bracket / b_sum
     v = float(upsilon @ cavity_cov @ upsilon)
     return h / (1.0 - h * v)
@@ -228,8 +228,8 @@ def update_c2_label(
     cavity_mean : (m,)        m\ of the label's class
     cavity_cov : (m, m)       V\ of the label's class
     """
-    slope = beta / np.sqrt(b_sum)
-    return float(slope + c1 * (upsilon @ cavity_mean) + slope * c1 * (upsilon @ cavity_cov @ upsilon))
+    derivative = beta / np.sqrt(b_sum)
+    return float(derivative + c1 * (upsilon @ cavity_mean) + derivative * c1 * (upsilon @ cavity_cov @ upsilon))
 
 
 @equation("villacampa2017", "53")
@@ -247,8 +247,8 @@ def update_c2_other(
     cavity_mean : (m,)        m\ of class k
     cavity_cov : (m, m)       V\ of class k
     """
-    slope = -beta / np.sqrt(b_sum)
-    return float(slope + c1 * (upsilon @ cavity_mean) + slope * c1 * (upsilon @ cavity_cov @ upsilon))
+    derivative = -beta / np.sqrt(b_sum)
+    return float(derivative + c1 * (upsilon @ cavity_mean) + derivative * c1 * (upsilon @ cavity_cov @ upsilon))
 
 
 @equation("villacampa2017", "u9-factor-recovery")

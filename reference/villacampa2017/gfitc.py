@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
 from reference.common._forms import chosen_form
-from reference.common._learning import FIELDS, Slope
+from reference.common._learning import FIELDS, Derivative
 from reference.common._neighbours import condition
 from reference.common._sweeps import Step, Sweeps, to_fixed_point
 from reference.common._training import Seen, Value
@@ -50,7 +50,7 @@ class GFITCFit(NamedTuple):
     log_norm: Array  # (n, C) log Z_{i,k} under the last cavities
     log_evidence: float | None  # every constant included; None if a cavity is no distribution
     trace: Array  # log evidence after each sweep where asked for; with learn, of the search
-    residual: float  # largest undamped change of a site in the last sweep, standardised; with learn, slope left
+    residual: float  # largest undamped change of a site in the last sweep, standardised; with learn, gradient left
     converged: bool
     n_improper: int
     iterations: int  # sweeps; with learn, iterations of the search
@@ -247,19 +247,19 @@ def gfitc_gradients(
     q, weight, _ = latent_posterior(K_XX, sites, y)
     delta, mu_tilde = site_sums(sites, y)
 
-    def slope_of(k: int) -> Slope:
+    def derivative_of(k: int) -> Derivative:
         b = mu_tilde[k] - delta[k] * q.mean[k]
         A = 0.5 * (np.outer(b, b) - weight[k])
         upsilon = K.upsilon[k]
 
-        def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
             dQ = dK_XZ @ upsilon.T + upsilon @ dK_XZ.T - upsilon @ dK_ZZ @ upsilon.T
             dP = dQ + np.diag(dk - np.diag(dQ))
             return float(np.sum(A * dP))
 
-        return slope
+        return derivative
 
-    return class_gradients([slope_of(k) for k in range(len(K.K_ZZ))], X, prior, learn)
+    return class_gradients([derivative_of(k) for k in range(len(K.K_ZZ))], X, prior, learn)
 
 
 class _Projected:

@@ -23,7 +23,7 @@ from reference.villacampa2017.derivatives import (
     Weights,
     held_cavity_weights,
     held_pull,
-    kernel_slope,
+    kernel_derivative,
     total_pull,
     total_weights,
 )
@@ -90,8 +90,8 @@ class OverPrior:
         pulls = self.pulls(state.sites, state.posterior, state.K, weights, exact)
         if pulls is None:
             return None
-        slopes = [kernel_slope(*each) for each in zip(pulls, state.K.upsilon, state.K.K_ZZ, strict=True)]
-        return class_gradients(slopes, X, state.prior, learn)
+        derivatives = [kernel_derivative(*each) for each in zip(pulls, state.K.upsilon, state.K.K_ZZ, strict=True)]
+        return class_gradients(derivatives, X, state.prior, learn)
 
     def value(self, sites: Any, posterior: Gaussians, K: Matrices) -> Value:
         """log Z_q of all data, from sites, posterior and K."""
@@ -223,8 +223,10 @@ class PairwiseEP(OverPrior):
             return None
         _, tilted = refined_pairs(of_label, other, self.y, K.cond_var)
         rule = total_weights if exact else held_cavity_weights
-        label_part = rule(tilted.slope, tilted.curvature, at_labels(projected, self.y), sites.c1_label, sites.c2_label)
-        other_part = rule(-tilted.slope, tilted.curvature, projected, sites.c1_other, sites.c2_other)
+        label_part = rule(
+            tilted.derivative, tilted.curvature, at_labels(projected, self.y), sites.c1_label, sites.c2_label
+        )
+        other_part = rule(-tilted.derivative, tilted.curvature, projected, sites.c1_other, sites.c2_other)
         by_class = Weights(*(weights * per_class(a, b, self.y) for a, b in zip(label_part, other_part, strict=True)))
         delta = per_class(sites.c1_label, sites.c1_other, self.y)
         mu_tilde = per_class(sites.c2_label, sites.c2_other, self.y)
@@ -303,7 +305,7 @@ class DatumEP(OverPrior):
         if tilted is None:
             return marginals(posterior, K)
         var = cavities.var + K.cond_var.T
-        return Projected(cavities.mean + var * tilted.slope, var - var**2 * tilted.curvature)
+        return Projected(cavities.mean + var * tilted.derivative, var - var**2 * tilted.curvature)
 
     def pulls(
         self, sites: DatumSites, posterior: Gaussians, K: Matrices, weights: Array, exact: bool
@@ -313,6 +315,6 @@ class DatumEP(OverPrior):
         if tilted is None:
             return None
         rule = total_weights if exact else held_cavity_weights
-        result = rule(tilted.slope, tilted.curvature, projections(posterior, K.upsilon), *sites)
+        result = rule(tilted.derivative, tilted.curvature, projections(posterior, K.upsilon), *sites)
         by_class = Weights(*(weights * part.T for part in result))
         return _factorised_pulls(by_class, sites.site_precision.T, sites.site_shift.T, posterior, K, exact)

@@ -266,9 +266,9 @@ def printed_gradients(
     for name, along in directions.items():
         xi = Direction(*(np.stack(parts) for parts in zip(*along, strict=True)))                   # every ξ of a field
         if batch is None:
-            slopes = ep_log_evidence_gradient(laws, y, K.K_ZZ, xi)                                 # (10), (62)
+            derivatives = ep_log_evidence_gradient(laws, y, K.K_ZZ, xi)                                 # (10), (62)
         else:
-            slopes = minibatch_log_evidence_gradient(laws, y, K.K_ZZ, xi, batch)                   # (12)
-        results[name] = slopes.reshape(getattr(prior, name).shape)
+            derivatives = minibatch_log_evidence_gradient(laws, y, K.K_ZZ, xi, batch)                   # (12)
+        results[name] = derivatives.reshape(getattr(prior, name).shape)
     return results
     # fmt: on

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.villacampa2017.posterior import Coefficients, Gaussians
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ class Tilted(NamedTuple):
     """log Z of cavity times factor, and its derivatives in the mean of one latent value."""
 
     log_norm: Array
-    slope: Array  # first derivative, for the label's class; the other class of a pair has the opposite
+    derivative: Array  # first derivative, for the label's class; the other class of a pair has the opposite
     curvature: Array  # minus the second derivative, the same for both classes of a pair
 
 
@@ -89,23 +89,23 @@ def pairwise_tilted(mean_label: Array, var_label: Array, mean_other: Array, var_
     """
     b_sum = var_label + var_other
     alpha = (mean_label - mean_other) / np.sqrt(b_sum)
-    first, second = mills_slope(alpha)
+    first, second = mills_derivative(alpha)
     return Tilted(log_ndtr(alpha), first / np.sqrt(b_sum), -second / b_sum)
 
 
-def site_of(slope: Array, curvature: Array, cavity: Cavities) -> tuple[Array, Array]:
+def site_of(derivative: Array, curvature: Array, cavity: Cavities) -> tuple[Array, Array]:
     """C¹ and C² of factors with the tilted moments: (48), (49), (52) and (53) of villacampa2017.
 
         C¹ = h/(1 - h v),   C² = (g + h e)/(1 - h v),   e, v: moments of the projection under the cavity
 
     Parameters
     ----------
-    slope : array             g, with the sign of the class
+    derivative : array             g, with the sign of the class
     curvature : array         h
     cavity : Cavities         e and v
     """
     rest = 1.0 - curvature * cavity.var
-    return curvature / rest, (slope + curvature * cavity.mean) / rest
+    return curvature / rest, (derivative + curvature * cavity.mean) / rest
 
 
 def own_columns(y: Labels, n_classes: int) -> NDArray[np.bool_]:
@@ -168,7 +168,7 @@ def refined_pairs(label: Cavities, other: Cavities, y: Labels, cond_var: Array) 
     keep = ~own_columns(y, len(cond_var))
     s_label = cond_var[y, np.arange(len(y))][:, None]
     tilted = pairwise_tilted(label.mean, label.var + s_label, other.mean, other.var + cond_var.T)
-    c1_label, c2_label = site_of(tilted.slope, tilted.curvature, label)
-    c1_other, c2_other = site_of(-tilted.slope, tilted.curvature, other)
+    c1_label, c2_label = site_of(tilted.derivative, tilted.curvature, label)
+    c1_other, c2_other = site_of(-tilted.derivative, tilted.curvature, other)
     parts = (np.where(keep, part, 0.0) for part in (c1_label, c2_label, c1_other, c2_other))
     return Coefficients(*parts), Tilted(*(np.where(keep, part, 0.0) for part in tilted))

@@ -15,7 +15,7 @@ from reference.common._classes import Prior, checked_input, fields_to_learn, sea
 from reference.common._forms import chosen_form
 from reference.common._gaussians import Gaussians, along, moments_of, natural_parameters
 from reference.common._learning import FIELDS
-from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
+from reference.common._neighbours import Answer, gradient_answers, moment_answers, pushed, rounding_doubt
 from reference.common._options import shown
 from reference.common._steps import Learned
 from reference.common.ledger import equation
@@ -49,7 +49,7 @@ class VIFit(NamedTuple):
     probability: Array  # (n,) P_i of the labels
     elbo: float  # of all data, every constant included
     trace: Array  # bound of all data after each step where asked for; with learn in batch mode, of the search
-    residual: float  # whole natural-gradient step from q in its metric, on batches the last; of a search, slope left
+    residual: float  # whole natural-gradient step from q in its metric, on batches the last; of a search, gradient left
     converged: bool
     iterations: int
     prior: Prior  # as learned
@@ -114,7 +114,7 @@ def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learne
     """A natural-gradient step of bounded length and, where asked for, a step of Adam on each mini-batch in turn.
 
     Far from the maximum (15) is convex in many means: whole steps, even steps halved until q exists, throw means far
-    away, where the robust likelihood is flat and no slope leads back.
+    away, where the robust likelihood is flat and zero gradient leads back.
     """
     K = prior_matrices(data.X, prior)
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
@@ -163,8 +163,8 @@ def _certain(data: Data, fit: VIFit, options: Options) -> VIFit:
             latent_cov=value.latent_var,
             probability=value.probability,
         )
-        slopes = vi_gradients(*data[:2], there, value.posterior, data.epsilon, None, FIELDS)
-        return answer | slope_answers(slopes, prior, fit.elbo)
+        derivatives = vi_gradients(*data[:2], there, value.posterior, data.epsilon, None, FIELDS)
+        return answer | gradient_answers(derivatives, prior, fit.elbo)
 
     reason = rounding_doubt(
         answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=again.tolerance

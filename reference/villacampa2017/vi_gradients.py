@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common._classes import Prior, class_gradients
 from reference.common._gaussians import Gaussians, Natural, along, natural_parameters
 from reference.common._largest import largest
-from reference.common._learning import FIELDS, Slope
+from reference.common._learning import FIELDS, Derivative
 from reference.common.errors import factorise
 from reference.villacampa2017.gradients import prior_term_gradient, prior_term_matrix
 from reference.villacampa2017.hyper import Matrices, prior_matrices
@@ -167,18 +167,18 @@ def vi_gradients(
     K = prior_matrices(X, prior)
     expected = expected_terms(posterior, K, y, epsilon, rows)
 
-    def slope_of(k: int) -> Slope:
+    def derivative_of(k: int) -> Derivative:
         inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
         M = prior_term_matrix(posterior.mean[k], posterior.cov[k], K.K_ZZ[k])
         upsilon, m, S = K.upsilon[k, rows], posterior.mean[k], posterior.cov[k]
 
-        def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
             d_upsilon = (dK_XZ - upsilon @ dK_ZZ) @ inverse
             d_cond_var = dk - 2.0 * np.sum(upsilon * dK_XZ, axis=1) + np.sum((upsilon @ dK_ZZ) * upsilon, axis=1)
             d_var = d_cond_var + 2.0 * np.sum((upsilon @ S) * d_upsilon, axis=1)
             data = expected.by_mean[:, k] @ (d_upsilon @ m) + expected.by_var[:, k] @ d_var
             return float(prior_term_gradient(M, dK_ZZ)) + float(data)
 
-        return slope
+        return derivative
 
-    return class_gradients([slope_of(k) for k in range(len(K.K_ZZ))], X[rows], prior, learn)
+    return class_gradients([derivative_of(k) for k in range(len(K.K_ZZ))], X[rows], prior, learn)

@@ -200,9 +200,9 @@ def _tilted(cavity: Natural, y: Labels, K: Matrices, epsilon: float, alpha: floa
 def printed_energy(
     method: str, posterior: Gaussians, y: Labels, K: Matrices, epsilon: float, alpha: float, n: int | None = None
 ) -> Energy:
-    r"""The same as `energy` from the printed equations: objective by (9), (10), (11) or section 3.2, slopes by moments.
+    r"""`energy` from the printed equations: objective by (9), (10), (11) or section 3.2, gradients by moments.
 
-    A tied objective has the slope ρ Σ_i (η̂_i - η) in θ, ρ = (1 - share)/α with share α/N (APEP) or α/(N + 1)
+    A tied objective has the derivative ρ Σ_i (η̂_i - η) in θ, ρ = (1 - share)/α with share α/N (APEP) or α/(N + 1)
     (RPAPEP, whose prior is one more i): η̂_i are the moments that step three of section 3.1 projects p̂_i to. It is zero
     where PEP's updates, averaged, rest. That of (9) follows from (A.12) and (A.13) at q.
 
@@ -259,7 +259,7 @@ def printed_energy(
         new = pep_project(law)  # (A.14), (A.15)
         total.add(new, weight)
         mean_second += second_moments(new) / len(y)
-    dP, by_mean = total.slopes((1.0 - share) / alpha)
+    dP, by_mean = total.derivatives((1.0 - share) / alpha)
     log_norm = np.array([law.log_norm for law in laws]) / alpha
     scale = weight / alpha
     d_mean, d_var = (scale * np.array([getattr(law, name) for law in laws]) for name in ("d_mean", "d_var"))
@@ -282,8 +282,8 @@ class _Moments:
         self.cov += weight * (law.cov - self.q.cov + away[:, :, None] * away[:, None, :])
         return self
 
-    def slopes(self, rate: float) -> tuple[Array, Array]:
-        """Natural gradient of precisions, and slope in the means, where the slope in θ is rate Σ (η̂ - η)."""
+    def derivatives(self, rate: float) -> tuple[Array, Array]:
+        """Natural gradient of precisions, and derivative in the means, where the gradient in θ is rate Σ (η̂ - η)."""
         P = np.stack([factorise(V, "inducing_cov", "lower learning_rate").inverse for V in self.q.cov])
         return -rate * P @ self.cov @ P, rate * np.einsum("kml,kl->km", P, self.mean)
 
@@ -399,8 +399,8 @@ def energy(
             second[k] += length * A @ (pull_cov + outer + outer.T) @ A.T
         x = left * (by_mean[k] + pull)
         x_cov = left * (np.diag(by_cov[k]) + length * np.outer(by_mean[k], by_mean[k]) + pull_cov)
-        slope = inverse.T @ x
+        derivative = inverse.T @ x
         precision = -inverse.T @ (0.5 * (x_cov + x_cov.T)) @ inverse
-        parts.append((precision, slope + precision @ posterior.mean[k], slope))
+        parts.append((precision, derivative + precision @ posterior.mean[k], derivative))
     dP, db, by_m = (np.array(part) for part in zip(*parts, strict=True))
     return Energy(value + data.value, cavity, data, Natural(dP, db), by_m, -0.5 * dP, second)

@@ -12,15 +12,15 @@ from reference.common._ascent import NOT_REACHED, PATIENCE, Goal, ascend, quasi_
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
 from reference.common._gaussians import Gaussians, mapped, natural_parameters, pack, packed_gradient, unpack
-from reference.common._learning import FIELDS, Slope
+from reference.common._learning import FIELDS, Derivative
 from reference.common._neighbours import (
     Answer,
+    gradient_answers,
     largest_change,
     left_open,
     moment_answers,
     pushed,
     rounding_doubt,
-    slope_answers,
 )
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
@@ -60,7 +60,7 @@ class EnergyFit(NamedTuple):
     log_norm: Array  # (n,) (1/α) log E[p(y_i|f_i)^α] under the cavity
     optimum: str  # "finite", "not reached", or "none: ..." with what grows without bound
     trace: Array  # objective of all data after each step; with learn on all data, of the search
-    residual: float  # natural gradient in the metric of q; of a search, slope left
+    residual: float  # natural gradient in the metric of q; of a search, gradient left
     converged: bool
     iterations: int
     prior: Prior  # as learned
@@ -117,21 +117,21 @@ def energy_gradients(
     rows = np.arange(len(X)) if rows is None else rows
     K = prior_matrices(X[rows], prior)
 
-    def slope_of(k: int) -> Slope:
+    def derivative_of(k: int) -> Derivative:
         inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
         upsilon, m, V = K.upsilon[k], objective.cavity.mean[k], objective.cavity.cov[k]
         M = prior_term_matrix(np.zeros(len(inverse)), objective.second[k], K.K_ZZ[k])  # (A.30), of the moment M₂
 
-        def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
             d_upsilon = (dK_XZ - upsilon @ dK_ZZ) @ inverse
             d_cond_var = dk - 2.0 * np.sum(upsilon * dK_XZ, axis=1) + np.sum((upsilon @ dK_ZZ) * upsilon, axis=1)
             d_var = d_cond_var + 2.0 * np.sum((upsilon @ V) * d_upsilon, axis=1)
             data = objective.data.d_mean[:, k] @ (d_upsilon @ m) + objective.data.d_var[:, k] @ d_var
             return prior_term_gradient(M, dK_ZZ) + float(data)  # (A.29) first
 
-        return slope
+        return derivative
 
-    return class_gradients([slope_of(k) for k in range(len(K.K_ZZ))], X[rows], prior, learn)
+    return class_gradients([derivative_of(k) for k in range(len(K.K_ZZ))], X[rows], prior, learn)
 
 
 def _result(data: Data, prior: Prior, q: Gaussians) -> EnergyFit:
@@ -200,7 +200,7 @@ def _answer(data: Data, there: Prior, q: Gaussians, units: Prior) -> dict[str, A
         theta = natural_parameters(q)
         answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
         answer["tied_shift"] = Answer(theta.shift)
-    return answer | slope_answers(energy_gradients(data.X, there, at, q), units, at.value)
+    return answer | gradient_answers(energy_gradients(data.X, there, at, q), units, at.value)
 
 
 def _another_optimum(data: Data, fit: EnergyFit, options: Options) -> str:
@@ -247,13 +247,13 @@ def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learne
             if options.trace:
                 values.append(data.at(q, K).value)
             at = data.at(q, K, rows)
-            slope, where = packed_gradient(at.by_mean, at.by_cov, roots), of_q
+            derivative, where = packed_gradient(at.by_mean, at.by_cov, roots), of_q
             if learned.fields:
                 gradients = energy_gradients(data.X, prior, at, q, rows, learned.fields)
-                slope = np.concatenate([slope, learned.gradient(prior, gradients)])
+                derivative = np.concatenate([derivative, learned.gradient(prior, gradients)])
                 where = np.concatenate([where, learned.vector(prior)])
             places = [*places[-1:], (of_q, prior)]
-            new, rule = rule.step(where, slope)
+            new, rule = rule.step(where, derivative)
             of_q = new[: len(of_q)]
             if learned.fields:
                 prior = learned.prior(prior, new[len(of_q) :])
@@ -295,8 +295,8 @@ def fit_energy(
     shared : bool             one vector of hyper-parameters for all classes
     options : Options         of the method, or those of "apep" by name; n_steps None: 250 of Adam, or as many as
                               batches, with "lbfgs" iterations, 200; optimizer None: "adam" where batches or batch_size
-                              is given; form "printed": `printed_energy`, objectives and slopes as the paper has them;
-                              "projected": `energy`, which contracts them; None: by size, see `form_of`
+                              is given; form "printed": `printed_energy`, objectives and derivatives as the paper has
+                              them; "projected": `energy`, which contracts them; None: by size, see `form_of`
 
     Returns
     -------

@@ -20,7 +20,7 @@ from reference.villacampa2020.posterior import REMEDY
 
 Array = NDArray[np.float64]
 
-CONVERGED = 1e-6  # largest slope: a maximum on the boundary is reached no closer
+CONVERGED = 1e-6  # largest entry of the gradient: a maximum on the boundary is reached no closer
 _START = 0.1
 
 
@@ -37,7 +37,7 @@ def _law(where: Array, inverses: Array) -> tuple[Gaussians, Array, Array]:
     return moments_of(Natural(precision, shift), "precision of q"), roots, shift
 
 
-def _slopes(at: Energy, q: Gaussians, roots: Array, inverses: Array) -> Array:
+def _derivatives(at: Energy, q: Gaussians, roots: Array, inverses: Array) -> Array:
     """The energy's derivatives in the coordinates."""
     parts, low = [], np.tril_indices(roots.shape[1])
     for m, V, by_mean, by_cov, root, inverse in zip(*q, at.by_mean, at.by_cov, roots, inverses, strict=True):
@@ -70,7 +70,7 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     def objective(where: Array) -> tuple[float, Array]:
         q, roots, _ = _law(where, inverses)
         at = data.at(q, K)
-        return at.value, _slopes(at, q, roots, inverses)
+        return at.value, _derivatives(at, q, roots, inverses)
 
     limits = Limits(1e-9, 1e-15, max_iterations, 20 * max_iterations, memory=30)
     top = maximise(objective, start, limits)

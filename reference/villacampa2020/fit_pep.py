@@ -10,7 +10,7 @@ from reference.common import _check
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, class_gradients
 from reference.common._gaussians import Gaussians
-from reference.common._learning import FIELDS, Slope
+from reference.common._learning import FIELDS, Derivative
 from reference.common._sweeps import Step
 from reference.common._training import (
     Fit,
@@ -40,7 +40,7 @@ from reference.villacampa2020.gradients import (
     adaptive_learning_rate,
     held_matrices_pulls,
     held_numbers_pulls,
-    kernel_slope,
+    kernel_derivative,
     pep_log_evidence_gradient,
 )
 from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
@@ -176,8 +176,10 @@ class PEP(NamedTuple):
                 laws = tilted_laws(sites, q, self.y, K, self.epsilon, self.alpha, batch)
             except ValueError:  # a cavity is no distribution
                 return None
-            slopes = [_printed_slope(k, q, laws, K.of(rows), self.alpha, rows, len(X)) for k in range(len(K.K_ZZ))]
-            return class_gradients(slopes, X, prior, learn)
+            derivatives = [
+                _printed_derivative(k, q, laws, K.of(rows), self.alpha, rows, len(X)) for k in range(len(K.K_ZZ))
+            ]
+            return class_gradients(derivatives, X, prior, learn)
         pulls_of = held_numbers_pulls if exact else held_matrices_pulls
         weights = np.zeros(len(X))
         weights[rows] = len(X) / len(rows)
@@ -185,7 +187,7 @@ class PEP(NamedTuple):
         if pulls is None:
             return None
         return class_gradients(
-            [kernel_slope(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)], X, prior, learn
+            [kernel_derivative(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)], X, prior, learn
         )
 
 
@@ -230,16 +232,16 @@ def _projected_sweep(
     return Step(new, pep_residual(wanted, old, at.p, at.q), int(np.sum(~at.proper)), q)
 
 
-def _printed_slope(
+def _printed_derivative(
     k: int, posterior: Gaussians, laws: Sequence[TiltedLaw], K: Matrices, alpha: float, rows: Batch, n: int
-) -> Slope:
+) -> Derivative:
     """(A.28) in one class, from the derivatives of the matrices of all data."""
 
-    def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+    def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
         direction = Direction(dK_ZZ, dK_XZ[rows], dk[rows])
         return pep_log_evidence_gradient(k, posterior, laws, K, alpha, direction, n / len(rows))
 
-    return slope
+    return derivative
 
 
 @equation("villacampa2020", "u20-joint-optimisation")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._learning import Slope
+from reference.common._learning import Derivative
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.hyper import Matrices
@@ -82,7 +82,7 @@ def cyclic_trace(matrices: Sequence[Array]) -> float:
     return float(np.trace(product))
 
 
-def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Slope:
+def kernel_derivative(pull: Pull, upsilon: Array, K_ZZ: Array) -> Derivative:
     """From dK_ZZ (m, m), dK_XZ (n, m) and dκ (n,) of one class to the derivative of an objective of villacampa2020.
 
     dυ = K⁻¹(dk - dK υ) and ds = dκ - 2 υᵀdk + υᵀdK υ.
@@ -97,10 +97,10 @@ def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Slope:
     by_XZ = solved - 2.0 * pull.cond_var[:, None] * upsilon
     by_ZZ = pull.K_ZZ - solved.T @ upsilon + (upsilon.T * pull.cond_var) @ upsilon
 
-    def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+    def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
         return float(np.sum(by_ZZ * dK_ZZ) + np.sum(by_XZ * dK_XZ) + pull.cond_var @ dk)
 
-    return slope
+    return derivative
 
 
 def held_matrices_pulls(

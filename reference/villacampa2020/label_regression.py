@@ -19,7 +19,7 @@ from reference.common._classes import (
     fields_to_learn,
     search,
 )
-from reference.common._learning import FIELDS, Slope
+from reference.common._learning import FIELDS, Derivative
 from reference.common._neighbours import neighbours
 from reference.common._steps import Learned
 from reference.common.errors import NotPositiveDefiniteError, factorise
@@ -134,20 +134,20 @@ def regression_gradients(
     NotPositiveDefiniteError  if one of the covariances is singular
     """
 
-    def slope_of(t: Array, covariance: Array, upsilon: Array) -> Slope:
+    def derivative_of(t: Array, covariance: Array, upsilon: Array) -> Derivative:
         inverse = factorise(covariance, "Q + diag(s)", _NOISE).inverse
         b = inverse @ t
         G = 0.5 * (np.outer(b, b) - inverse)
         off = G - np.diag(np.diag(G))
         by_XZ, by_ZZ = 2.0 * off @ upsilon, -upsilon.T @ off @ upsilon
 
-        def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
             return float(np.sum(by_ZZ * dK_ZZ) + np.sum(by_XZ * dK_XZ) + np.diag(G) @ dk)
 
-        return slope
+        return derivative
 
     each = zip(label_targets(y, len(K.K_ZZ)).T, fitc_covariance(*_parts(K)), K.upsilon, strict=True)
-    return class_gradients([slope_of(*of_class) for of_class in each], X, prior, learn)
+    return class_gradients([derivative_of(*of_class) for of_class in each], X, prior, learn)
 
 
 def _parts(K: Matrices) -> tuple[Array, Array, Array]:
@@ -202,7 +202,7 @@ def label_regression_baseline(
 
 
 def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options: Options) -> RegressionFit:
-    """Steps of A.7: each coordinate has a rate, two per cent up while its slope keeps its sign, halved otherwise."""
+    """Steps of A.7: each coordinate has a rate, two per cent up while its gradient keeps its sign, halved otherwise."""
     steps = 250 if options.n_steps is None else options.n_steps
     trace: list[float] = []
     learned = Learned(options.learn, shared)
@@ -270,7 +270,7 @@ def _fit(
     K = prior_matrices(X, prior)
     coefficients = regression_coefficients(y, K.cond_var)
     posterior = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
-    slopes = regression_gradients(y, X, prior, K) if gradients else None
+    derivatives = regression_gradients(y, X, prior, K) if gradients else None
     mean, var = latent_marginal(posterior, K.upsilon, K.cond_var)
     evidence = regression_log_evidence(y, K)
-    return RegressionFit(posterior, coefficients, prior, evidence, slopes, mean, var, trace, *end)
+    return RegressionFit(posterior, coefficients, prior, evidence, derivatives, mean, var, trace, *end)

@@ -31,7 +31,7 @@ class Mode(NamedTuple):
     """The mode of p(f|y)."""
 
     latent_values: Array  # (n, C) f̂
-    slope: Array  # (n, C) ∇log p(y|f̂), equal to K⁻¹f̂
+    derivative: Array  # (n, C) ∇log p(y|f̂), equal to K⁻¹f̂
     residual: float
     converged: bool
     iterations: int
@@ -69,7 +69,7 @@ def softmax_log_likelihood(latent_values: Array, y: Labels) -> float:
     return float(np.sum(log_softmax(latent_values, axis=1)[np.arange(len(y)), y]))
 
 
-def softmax_log_slope(latent_values: Array, y: Labels) -> Array:
+def softmax_log_gradient(latent_values: Array, y: Labels) -> Array:
     """∇log p(y|f) (n, C): one for the class of the label, less the softmax; appendix C of villacampa2020.
 
     Parameters
@@ -144,12 +144,12 @@ def laplace_mode(K: Array, y: Labels, n_classes: int, tolerance: float = 1e-10, 
     f, a = np.zeros(len(K)), np.zeros(len(K))
     value, iterations = softmax_log_likelihood(table(f), y), 0
     while True:
-        slope = softmax_log_slope(table(f), y).T.ravel()
-        off = f - K @ slope
+        derivative = softmax_log_gradient(table(f), y).T.ravel()
+        off = f - K @ derivative
         residual = float(np.max(np.abs(off))) / max(1.0, float(np.max(np.abs(f))))
         if residual <= tolerance or iterations == max_iterations:
-            return Mode(table(f), table(slope), residual, residual <= tolerance, iterations)
-        move = slope + laplace_weight(table(f), K)[0] @ off - a
+            return Mode(table(f), table(derivative), residual, residual <= tolerance, iterations)
+        move = derivative + laplace_weight(table(f), K)[0] @ off - a
         size = 1.0
         for _ in range(_HALVINGS):
             a_new = a + size * move
@@ -171,7 +171,7 @@ def laplace_log_evidence(mode: Mode, K: Array, y: Labels) -> float:
     y : (n,)                  labels
     """
     f = mode.latent_values
-    return softmax_log_likelihood(f, y) - 0.5 * float(np.sum(f * mode.slope)) - 0.5 * laplace_weight(f, K)[1]
+    return softmax_log_likelihood(f, y) - 0.5 * float(np.sum(f * mode.derivative)) - 0.5 * laplace_weight(f, K)[1]
 
 
 @equation("villacampa2020", "u47-laplace")
@@ -227,7 +227,7 @@ def _at_the_mode(X: Array, y: Labels, prior: Prior, tolerance: float, max_iterat
     mean, cov = [], []
     for k, K_ZZ in enumerate(parts.K_ZZ):
         K_ZX, own = K_ZZ @ parts.upsilon[k].T, slice(k * n, (k + 1) * n)
-        mean.append(K_ZX @ mode.slope[:, k])
+        mean.append(K_ZX @ mode.derivative[:, k])
         cov.append(K_ZZ - K_ZX @ M[own, own] @ K_ZX.T)
     return LaplaceFit(
         mode,
@@ -264,7 +264,7 @@ def predict_laplace(
     upsilon = projection_vectors(new.K_TZ, inducing_covariances(prior))
     shared = [u @ K @ v.T for u, K, v in zip(upsilon, parts.K_ZZ, parts.upsilon, strict=True)]
     t, C = len(X_test), len(parts.K_ZZ)
-    mean = np.array([Q @ fit.mode.slope[:, k] for k, Q in enumerate(shared)]).reshape(C, t).T
+    mean = np.array([Q @ fit.mode.derivative[:, k] for k, Q in enumerate(shared)]).reshape(C, t).T
     cov, raw = np.zeros((t, C, C)), np.zeros((t, C))
     for s in range(t):
         B = block_diag(*[Q[s][None] for Q in shared])  # (C, Cn)

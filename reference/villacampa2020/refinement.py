@@ -114,7 +114,7 @@ def factor_precision_from_moments(tilted_cov: Array, cavity_cov: Array) -> Array
 
 
 @equation("villacampa2020", "A.16")
-def factor_precision_from_slopes(d_mean: float, d_var: float, upsilon: Array, cavity_cov: Array) -> Array:
+def factor_precision_from_derivatives(d_mean: float, d_var: float, upsilon: Array, cavity_cov: Array) -> Array:
     r"""α Ṽ = υ (h⁻¹ - υᵀV\υ)⁻¹ υᵀ, a matrix (m, m): last line of (A.16) of villacampa2020, h as in (A.17).
 
     Parameters
@@ -167,7 +167,7 @@ def factor_linear_from_moments(tilted_mean: Array, tilted_cov: Array, cavity_mea
 
 
 @equation("villacampa2020", "A.19")
-def factor_linear_from_slopes(
+def factor_linear_from_derivatives(
     d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array, alpha: float
 ) -> Array:
     r"""α m̃ = [g + α C¹ υᵀm\ + g α C¹ υᵀV\υ] υ, a vector (m,): last line of (A.19) of villacampa2020, corrected.

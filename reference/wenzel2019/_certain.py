@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from reference.common._learning import Hyper
-from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
+from reference.common._neighbours import Answer, gradient_answers, moment_answers, rounding_doubt
 from reference.wenzel2019 import _prior
 
 Fit = TypeVar("Fit", bound=Any)
@@ -44,11 +44,13 @@ def certain(
 
     def answers(there: Hyper) -> dict[str, Answer]:
         value = fit if there is here else again(given._replace(hyper=there))
-        slopes = {name: slope for name, slope in gradients(value, there).items() if slope is not None}
+        derivatives = {
+            name: derivative for name, derivative in gradients(value, there).items() if derivative is not None
+        }
         return (
             {evidence: Answer(getattr(value, evidence), 1.0)}
             | moment_answers(deviation, **{name: getattr(value, name) for name in moments + sites})
-            | slope_answers(slopes, here, getattr(fit, evidence))
+            | gradient_answers(derivatives, here, getattr(fit, evidence))
         )
 
     reason = rounding_doubt(answers, here, [_prior.matrices(given.X, here).K_ZZ], tolerance=tolerance)

@@ -113,20 +113,20 @@ def gradients(
     by_mm = -kappa.T @ by_kappa + (kappa.T * weights.cond) @ kappa
     by_prior = 0.5 * prior_part
 
-    def slope(dK_mm: Array, dK_nm: Array, dk: Array) -> float:
+    def derivative(dK_mm: Array, dK_nm: Array, dk: Array) -> float:
         """dL for one parameter; in the full model κ = I and K̃ = 0 whatever the kernel."""
         if hyper.Z is None:
             return -float(np.sum(by_prior * dK_mm))
         return float(np.sum(by_nm * dK_nm) + np.sum((by_mm - by_prior) * dK_mm) + weights.cond @ dk)
 
-    return each_parameter(slope, support(X, hyper), X[rows], hyper, fields)
+    return each_parameter(derivative, support(X, hyper), X[rows], hyper, fields)
 
 
 def prior_part_of_sites(K: Matrices, Sigma: Array, precision: Array, pull: Array) -> Array:
     """K_mm⁻¹ - K_mm⁻¹ΣK_mm⁻¹ - αα' where Σ⁻¹ = K_mm⁻¹ + κᵀ diag(precision) κ and α = K_mm⁻¹μ = κᵀ pull.
 
     The first two terms are κᵀ diag(precision) κ Σ K_mm⁻¹. Formed by themselves they cancel, and what rounding leaves of
-    Σ, or a last step of an iteration, is multiplied by K_mm⁻¹ twice: at a condition of 5e5 a slope lost four digits.
+    Σ, or a last step of an iteration, is multiplied by K_mm⁻¹ twice: at a condition of 5e5 a gradient lost four digits.
     """
     alpha = K.upsilon.T @ pull
     return np.asarray((K.upsilon.T * precision) @ K.upsilon @ Sigma @ K.K_ZZ_inv - np.outer(alpha, alpha))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._batches import check_batch, planned_batches
-from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_slopes, moved
+from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_derivatives, moved
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import Options
@@ -97,10 +97,10 @@ class Adam:
 
     def ascend(self, X: Array, hyper: Hyper, gradients: dict[str, Any]) -> tuple[Hyper, _prior.Matrices]:
         """Hyper-parameters and matrices after one step, or a ValueError if the step left the models."""
-        slope = log_slopes(hyper, self.learn, gradients)
-        if not np.all(np.isfinite(slope)):
+        derivative = log_derivatives(hyper, self.learn, gradients)
+        if not np.all(np.isfinite(derivative)):
             raise ValueError(f"learning_rate: found {self.learning_rate:.6g} and gradients that are not finite")
-        step, self.state = adam_step(slope, self.state, self.learning_rate)
+        step, self.state = adam_step(derivative, self.state, self.learning_rate)
         new = moved(hyper, self.learn, coordinates(hyper, self.learn) + step)
         try:
             return new, _prior.matrices(X, new)

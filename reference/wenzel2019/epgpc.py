@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 
 from reference.common._learning import FIELDS, Hyper
 from reference.common.errors import factorise
-from reference.common.probit import mills_slope
+from reference.common.probit import mills_derivative
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.updates import Gaussian
 
@@ -37,10 +37,10 @@ class Cavity(NamedTuple):
 
 
 class Tilted(NamedTuple):
-    """Normaliser of cavity times likelihood, and its logarithm's slopes."""
+    """Normaliser of cavity times likelihood, and its logarithm's derivatives."""
 
     log_norm: Array  # log Ẑ_i
-    slope: Array  # ∂ log Ẑ_i / ∂ cavity mean
+    derivative: Array  # ∂ log Ẑ_i / ∂ cavity mean
     curvature: Array  # -∂² log Ẑ_i / ∂ (cavity mean)², >= 0
 
 
@@ -99,10 +99,10 @@ def ep_cavity(
 
 
 def ep_tilted(cavity_mean: Array, cavity_var: Array, y_sign: Array, cond_var: Array) -> Tilted:
-    """Normaliser of the cavity times Φ(y_i f_i) with f_i ~ N(w_i, K̃_ii), and its slopes.
+    """Normaliser of the cavity times Φ(y_i f_i) with f_i ~ N(w_i, K̃_ii), and its derivatives.
 
         log Ẑ = log Φ(z),   z = y mean/D,   D² = 1 + K̃ + var
-        slope = y r(z)/D,   curvature = r(z) (z + r(z))/D²,   r = φ/Φ
+        derivative = y r(z)/D,   curvature = r(z) (z + r(z))/D²,   r = φ/Φ
 
     Parameters
     ----------
@@ -113,36 +113,36 @@ def ep_tilted(cavity_mean: Array, cavity_var: Array, y_sign: Array, cond_var: Ar
     """
     D = np.sqrt(1.0 + cond_var + cavity_var)
     z = y_sign * cavity_mean / D
-    first, second = mills_slope(z)
+    first, second = mills_derivative(z)
     return Tilted(log_ndtr(z), y_sign * first / D, -second / D**2)
 
 
-def ep_sites(cavity_mean: Array, cavity_var: Array, slope: Array, curvature: Array) -> Sites:
+def ep_sites(cavity_mean: Array, cavity_var: Array, derivative: Array, curvature: Array) -> Sites:
     """Sites whose product with the cavity has the tilted mean and variance of w_i.
 
-    The tilted mean is mean + var·slope and the tilted variance var - var²·curvature, so
+    The tilted mean is mean + var·derivative and the tilted variance var - var²·curvature, so
 
-        a = curvature/(1 - var·curvature),   b = (slope + mean·curvature)/(1 - var·curvature)
+        a = curvature/(1 - var·curvature),   b = (derivative + mean·curvature)/(1 - var·curvature)
 
     Parameters
     ----------
     cavity_mean : (b,)        of w_i
     cavity_var : (b,)         of w_i
-    slope : (b,)              of `ep_tilted`
+    derivative : (b,)              of `ep_tilted`
     curvature : (b,)          of `ep_tilted`
     """
     shrink = 1.0 - cavity_var * curvature  # > 0: the tilted variance is that of a log-concave density
-    return Sites(curvature / shrink, (slope + cavity_mean * curvature) / shrink)
+    return Sites(curvature / shrink, (derivative + cavity_mean * curvature) / shrink)
 
 
 def ep_latent_moments(
-    cavity_mean: Array, cavity_var: Array, slope: Array, curvature: Array, cond_var: Array
+    cavity_mean: Array, cavity_var: Array, derivative: Array, curvature: Array, cond_var: Array
 ) -> LatentMoments:
     """Moments of f_i under EP's posterior approximation: its own label has seen f_i = w_i + e_i, not w_i alone.
 
     Cavity and prior give (w_i, e_i) independent, with variances var and K̃_ii, and the label a factor Φ(y_i(w_i + e_i))
-    whose log-integral over them has the slope g and curvature h in the mean of either. Moments of a Gaussian times a
-    function of the sum, with g and h for both:
+    whose log-integral over them has the derivative g and curvature h in the mean of either. Moments of a Gaussian times
+    a function of the sum, with g and h for both:
 
         E[w_i] = mean + var g,   E[e_i] = K̃ g,
         Var[w_i] = var - var² h,   Var[e_i] = K̃ - K̃² h,   Cov[w_i, e_i] = -var K̃ h
@@ -151,7 +151,7 @@ def ep_latent_moments(
     ----------
     cavity_mean : (b,)        of w_i
     cavity_var : (b,)         of w_i
-    slope : (b,)              g of `ep_tilted`
+    derivative : (b,)              g of `ep_tilted`
     curvature : (b,)          h of `ep_tilted`
     cond_var : (b,)           K̃_ii
 
@@ -159,7 +159,7 @@ def ep_latent_moments(
     -------
     LatentMoments             mean, var: (b,) each, noise included
     """
-    mean_w, mean_e = cavity_mean + cavity_var * slope, cond_var * slope
+    mean_w, mean_e = cavity_mean + cavity_var * derivative, cond_var * derivative
     var_w, var_e = cavity_var - cavity_var**2 * curvature, cond_var - cond_var**2 * curvature
     return LatentMoments(mean_w + mean_e, var_w + var_e - 2.0 * cavity_var * cond_var * curvature)
 
@@ -224,7 +224,7 @@ def epgpc_gradients(
     """Derivatives of EP's log Z in the hyper-parameters with a, b and the cavities held, from a mini-batch.
 
     At EP's fixed point log Z is stationary in the sites and cavities, so what is left is explicit: the prior of u, κ
-    inside w_i = κ_i u, and K̃_ii inside Ẑ_i. With p_i, q(u) = N(mean, V) and Ẑ_i's slope g and curvature h
+    inside w_i = κ_i u, and K̃_ii inside Ẑ_i. With p_i, q(u) = N(mean, V) and Ẑ_i's derivative g and curvature h
 
         dlog Z = (n/s) Σ_{i in S} { (b_i - a_i p_i) dκ_i mean - a_i dκ_i V κ_iᵀ + ½ (g_i² - h_i) dK̃_ii }
                  - dKL(N(mean, V) || N(0, K_mm))
@@ -254,7 +254,7 @@ def epgpc_gradients(
     a, b, kappa = site_precision[batch], site_shift[batch], K.upsilon[batch]
     cavity = ep_cavity(mean, V, a, b, kappa)
     tilted = ep_tilted(cavity.mean, cavity.var, y_sign[batch], K.cond_var[batch])
-    by_cond = np.where(cavity.proper, 0.5 * (tilted.slope**2 - tilted.curvature), 0.0)
+    by_cond = np.where(cavity.proper, 0.5 * (tilted.derivative**2 - tilted.curvature), 0.0)
     scale = len(y_sign) / len(batch)
     weights = _prior.Weights(scale * (b - a * (kappa @ mean)), -0.5 * scale * a, scale * by_cond)
     # of all sites, whatever the batch

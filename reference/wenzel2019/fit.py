@@ -33,7 +33,7 @@ from reference.wenzel2019.updates import (
 Array = NDArray[np.float64]
 
 
-class Slopes(NamedTuple):
+class Derivatives(NamedTuple):
     """Derivatives of the bound, all zero at its maximum but for the curvature, which is negative there."""
 
     c: Array  # (n,)            A.3
@@ -58,7 +58,7 @@ class XGPCFit(NamedTuple):
     residual: float  # estimated relative distance to the fixed point, see fit_xgpc
     converged: bool
     iterations: int
-    slopes: Slopes  # of the bound, where the ascent ended
+    derivatives: Derivatives  # of the bound, where the ascent ended
     reason: str = ""  # why an ascent that came to its end is not called converged
 
 
@@ -106,7 +106,7 @@ def fit_xgpc(
     """Coordinate ascent of the bound (10) of wenzel2019 in c, (11), and in μ and Σ, A.4 and (18).
 
     Starts at q(u) = p(u). One sweep sets c, then μ and Σ, to the maximum given the rest, so the bound never falls.
-    `trace` is (10) after each sweep, `elbo` the bound at the end as section 4.2 defines it, and `slopes` are the
+    `trace` is (10) after each sweep, `elbo` the bound at the end as section 4.2 defines it, and `derivatives` are the
     derivatives of appendix A.3 there.
 
     Parameters
@@ -124,7 +124,7 @@ def fit_xgpc(
     Returns
     -------
     XGPCFit                   inducing_mean (m,), inducing_cov (m, m), c, theta, latent_mean, latent_var (n,), elbo,
-                              trace (iterations,), residual, converged, iterations, slopes
+                              trace (iterations,), residual, converged, iterations, derivatives
 
     Raises
     ------
@@ -151,11 +151,11 @@ def fit_xgpc(
     def again(there: _prior.Inputs) -> XGPCFit:
         return ascend(there, tolerance, max_iterations)
 
-    def slopes(fit: XGPCFit, hyper: Hyper) -> dict[str, Any]:
+    def derivatives(fit: XGPCFit, hyper: Hyper) -> dict[str, Any]:
         return bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
 
     fit = ascend(given, tolerance, max_iterations, options.callback)
-    return certain(fit, given, tolerance, again, slopes, ("c", "theta"))
+    return certain(fit, given, tolerance, again, derivatives, ("c", "theta"))
 
 
 def ascend(
@@ -195,7 +195,7 @@ def ascend(
 
     theta = pg_mean(1.0, c)
     L = evidence_bound_chain(mu, Sigma, c, y, K_mm, kappa, K_tilde)                 # 4.2, of (8)
-    slopes = Slopes(
+    derivatives = Derivatives(
         local_gradient(c, mu, Sigma, kappa, K_tilde),                               # A.3
         local_curvature(c, mu, Sigma, kappa, K_tilde),                              # A.3
         gradient_mu(mu, theta, kappa, y, K_inv),                                    # (16)
@@ -214,7 +214,7 @@ def ascend(
         arrival.residual,
         arrival.converged,
         len(trace),
-        slopes,
+        derivatives,
     )
 
 
@@ -277,7 +277,7 @@ def bound_gradients(
     """Derivatives of the bound (10) of wenzel2019 in the kernel's parameters and in Z, at fixed μ, Σ, c.
 
     Where (μ, Σ, c) maximise the bound they are the derivatives of the maximised bound. The data terms depend on the
-    kernel through κ_i μ, κ_i Σ κ_iᵀ and K̃_ii, with slopes y_i/2 - θ_i κ_i μ, -θ_i/2 and -θ_i/2; `_prior.gradients`
+    kernel through κ_i μ, κ_i Σ κ_iᵀ and K̃_ii, with derivatives y_i/2 - θ_i κ_i μ, -θ_i/2 and -θ_i/2; `_prior.gradients`
     carries these through the kernel, one parameter at a time.
 
     The two traces nearly cancel where q(u) is close to p(u). The fit's Σ satisfies (18), by which

@@ -63,7 +63,7 @@ def _refreshed(
     a, b, kappa = sites.precision[rows], sites.shift[rows], K.upsilon[rows]
     cavity = ep_cavity(*q, a, b, kappa)
     tilted = ep_tilted(cavity.mean, cavity.var, y_sign[rows], K.cond_var[rows])
-    target = ep_sites(cavity.mean, cavity.var, tilted.slope, tilted.curvature)
+    target = ep_sites(cavity.mean, cavity.var, tilted.derivative, tilted.curvature)
     new = Sites(sites.precision.copy(), sites.shift.copy())
     new.precision[rows] = np.where(cavity.proper, (1.0 - damping) * a + damping * target.precision, a)
     new.shift[rows] = np.where(cavity.proper, (1.0 - damping) * b + damping * target.shift, b)
@@ -84,7 +84,7 @@ def _finished(
     log_evidence = ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var)
     cavity = ep_cavity(*q, *sites, K.upsilon)
     tilted = ep_tilted(cavity.mean, cavity.var, given.y_sign, K.cond_var)
-    moments = ep_latent_moments(cavity.mean, cavity.var, tilted.slope, tilted.curvature, K.cond_var)
+    moments = ep_latent_moments(cavity.mean, cavity.var, tilted.derivative, tilted.curvature, K.cond_var)
     history = np.array(trace)
     counts = n_improper, iterations
     return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper)
@@ -150,7 +150,7 @@ def fit_epgpc(
 
     Returns
     -------
-    EPGPCFit                  with learn, trace is that of the search and residual the largest slope left
+    EPGPCFit                  with learn, trace is that of the search and residual the largest gradient left
 
     Raises
     ------
@@ -171,10 +171,10 @@ def fit_epgpc(
         def again(there: _prior.Inputs) -> EPGPCFit:
             return _propagate(there, tolerance, max_iterations, damping, start, None)
 
-        def slopes(value: EPGPCFit, there: Hyper) -> dict[str, Any]:
+        def derivatives(value: EPGPCFit, there: Hyper) -> dict[str, Any]:
             return epgpc_gradients(given.X, given.y_sign, there, value.site_precision, value.site_shift, everything)
 
-        return certain(fit, held, tolerance, again, slopes, ("site_precision", "site_shift"))
+        return certain(fit, held, tolerance, again, derivatives, ("site_precision", "site_shift"))
 
     if not learned:
         return answer(given.hyper)

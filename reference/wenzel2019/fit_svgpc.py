@@ -121,7 +121,7 @@ def fit_svgpc(
 
     Returns
     -------
-    SVGPCFit                  with learn, trace is that of the search and residual the largest slope left
+    SVGPCFit                  with learn, trace is that of the search and residual the largest gradient left
 
     Raises
     ------
@@ -142,10 +142,10 @@ def fit_svgpc(
         def again(there: _prior.Inputs) -> SVGPCFit:
             return _ascend(there, tolerance, max_iterations, start)
 
-        def slopes(value: SVGPCFit, there: Hyper) -> dict[str, Any]:
+        def derivatives(value: SVGPCFit, there: Hyper) -> dict[str, Any]:
             return svgpc_gradients_at_maximum(given.X, given.y_sign, there, value.inducing_mean, value.inducing_cov)
 
-        return certain(fit, held, tolerance, again, slopes)
+        return certain(fit, held, tolerance, again, derivatives)
 
     if not learned:
         return answer(given.hyper)

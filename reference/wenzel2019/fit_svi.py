@@ -22,7 +22,7 @@ class LearnedFit(NamedTuple):
     hyper: Hyper
     fit: XGPCFit  # coordinate ascent, converged with these hyper-parameters
     trace: Array  # (iterations,) the fitted bound after each iteration of the search
-    residual: float  # largest slope of the fitted bound in a learned coordinate
+    residual: float  # largest entry of the gradient of the fitted bound in a learned coordinate
     converged: bool
     iterations: int
 
@@ -103,7 +103,7 @@ def optimise_hyperparameters(
 
     Returns
     -------
-    LearnedFit                converged if no learned coordinate has a slope above 1e-4
+    LearnedFit                converged if no learned coordinate has a gradient above 1e-4
 
     Raises
     ------

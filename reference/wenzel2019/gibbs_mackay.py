@@ -69,8 +69,8 @@ def gibbs_mackay_bound(z: ArrayLike, c: ArrayLike) -> Array:
     # σ(c) - ½ = tanh(c/2)/2, the paper's last line, keeps the digits that the difference loses for small c
     half_c = 0.5 * c
     at_zero = half_c == 0.0
-    slope = np.where(at_zero, 0.125, 0.5 * np.tanh(half_c) / (4.0 * np.where(at_zero, 1.0, half_c)))
-    return log_sigmoid(c) + 0.5 * (z - c) - slope * (z**2 - c**2)
+    derivative = np.where(at_zero, 0.125, 0.5 * np.tanh(half_c) / (4.0 * np.where(at_zero, 1.0, half_c)))
+    return log_sigmoid(c) + 0.5 * (z - c) - derivative * (z**2 - c**2)
 
 
 @equation("wenzel2019", "A.5-equality")

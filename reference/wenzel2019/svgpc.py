@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 def probit_data_terms(
     inducing_mean: Array, inducing_cov: Array, y_sign: Array, upsilon: Array, cond_var: Array
 ) -> DataTerms:
-    """Σ_i E_{q(f_i)}[log Φ(y_i f_i)] and its slopes in the moments of each f_i.
+    """Σ_i E_{q(f_i)}[log Φ(y_i f_i)] and its derivatives in the moments of each f_i.
 
     By the theorems of Bonnet and Price ∂/∂m_i = E[g'(f_i)] and ∂/∂v_i = ½ E[g''(f_i)], g(f) = log Φ(y_i f); with
     z = y_i f ~ N(y_i m_i, v_i) they are y_i E[(log Φ)'(z)] and ½ E[(log Φ)''(z)].
@@ -91,8 +91,8 @@ def svgpc_natural_gradient(
 
         ∇_μ L̂ = (n/s) κ_Sᵀ a - K_mm⁻¹μ,   ∇_Σ L̂ = (n/s) κ_Sᵀ diag(b) κ_S + ½ (Σ⁻¹ - K_mm⁻¹)
 
-    with a, b the slopes in m_i and v_i, and the natural gradient from these by (17) of wenzel2019: the gradient in the
-    expectation parameters (μ, Σ + μμᵀ). Since b <= 0, a step of rate in (0, 1] leaves Σ positive definite.
+    with a, b the derivatives in m_i and v_i, and the natural gradient from these by (17) of wenzel2019: the gradient in
+    the expectation parameters (μ, Σ + μμᵀ). Since b <= 0, a step of rate in (0, 1] leaves Σ positive definite.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ def svgpc_natural_gradient(
     mu, Sigma = from_natural(eta_1, eta_2)
     kappa = upsilon[batch]
     terms = probit_data_terms(mu, Sigma, y_sign[batch], kappa, cond_var[batch])
-    slopes = scaled(terms.weights, len(y_sign) / len(batch))
-    grad_mean = kappa.T @ slopes.mean - K_ZZ_inv @ mu
-    grad_cov = (kappa.T * slopes.spread) @ kappa - eta_2 - 0.5 * K_ZZ_inv
+    derivatives = scaled(terms.weights, len(y_sign) / len(batch))
+    grad_mean = kappa.T @ derivatives.mean - K_ZZ_inv @ mu
+    grad_cov = (kappa.T * derivatives.spread) @ kappa - eta_2 - 0.5 * K_ZZ_inv
     return natural_from_euclidean(grad_mean, grad_cov, mu)
 
 
@@ -157,7 +157,7 @@ def svgpc_gradients_at_maximum(
 ) -> dict[str, Any]:
     """`svgpc_gradients` from all data where q(u) is at its maximum: without the cancellation that K_mm⁻¹ multiplies.
 
-    There Σ⁻¹ = K_mm⁻¹ - 2 κᵀdiag(b)κ and K_mm⁻¹μ = κᵀa, with a, b the slopes in m_i and v_i.
+    There Σ⁻¹ = K_mm⁻¹ - 2 κᵀdiag(b)κ and K_mm⁻¹μ = κᵀa, with a, b the derivatives in m_i and v_i.
 
     Parameters
     ----------

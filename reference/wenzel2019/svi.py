@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 class DataTerms(NamedTuple):
-    """Σ_i of the data terms of a bound, with their slopes in the moments of f_i."""
+    """Σ_i of the data terms of a bound, with their derivatives in the moments of f_i."""
 
     value: float
     weights: _prior.Weights
@@ -59,7 +59,7 @@ def svi_gradient(
 
 
 def data_terms(inducing_mean: Array, inducing_cov: Array, y_sign: Array, upsilon: Array, cond_var: Array) -> DataTerms:
-    """Data terms of (10) of wenzel2019 with c at its maximum (11), and their slopes.
+    """Data terms of (10) of wenzel2019 with c at its maximum (11), and their derivatives.
 
         Σ_i { E[log p(y_i|ω_i, f_i)] - KL(q(ω_i)||p(ω_i)) }
 
@@ -117,7 +117,7 @@ def batch_bound(
 
 
 def scaled(weights: _prior.Weights, weight: float) -> _prior.Weights:
-    """All slopes in weights times weight, such as n/s."""
+    """All derivatives in weights times weight, such as n/s."""
     return _prior.Weights(*(weight * part for part in weights))
 
 

@@ -463,7 +463,7 @@ def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
                     a = mpmath.sqrt(rest**2 / 4 + matrix[i, i] ** 3 / 27)  # Cardano
                     root = sum(mpmath.sign(t) * mpmath.cbrt(abs(t)) for t in (rest / 2 + a, rest / 2 - a))
                     x[i] = max(-edge, min(edge, root))
-        # slope below 1e-9 at a curvature of at least 1e-2
+        # gradient below 1e-9 at a curvature of at least 1e-2
         np.testing.assert_allclose(optimum.x, [float(v) for v in x], rtol=0, atol=1e-7)
         assert np.isinf(edge) or np.count_nonzero(np.abs(optimum.x) == edge) in range(1, 6)
 

@@ -81,9 +81,9 @@ def test_a_search_of_one_function_ends_where_evidence_and_density_are_flat(metho
         held = module.fit(Data(X, y), Prior(variance, lengthscales, 0.1, 1e-4, Z))
         return getattr(held, evidence) + density(link, variance, lengthscales)
 
-    # searches that take turns end where a round gains less than 1e-10 of the objective, of which 1e-3 is a slope
-    slopes = differences(total, np.log([hyper.variance, *hyper.lengthscales]))
-    np.testing.assert_allclose(slopes, 0.0, rtol=0, atol=limit)
+    # searches that take turns end where a round gains less than 1e-10 of the objective, of which 1e-3 is a derivative
+    derivatives = differences(total, np.log([hyper.variance, *hyper.lengthscales]))
+    np.testing.assert_allclose(derivatives, 0.0, rtol=0, atol=limit)
     bare = learned(Data(X, y), Prior(1.0, TYPICAL, 0.1, 1e-4, Z), learn=LEARN)
     assert abs(np.log(bare.prior.hyper.variance / hyper.variance)) > 0.01
 
@@ -96,7 +96,7 @@ def test_a_search_at_the_mode_held_ends_where_its_objective_and_density_are_flat
     vector = np.log([hyper.variance, *hyper.lengthscales])
     by_density = differences(lambda v: density("logit", np.exp(v[0]), np.exp(v[1:])), vector)
     by_evidence = np.exp(vector) * [by_evidence.variance, *by_evidence.lengthscales]
-    # rounds end where one gains less than 1e-10 of the objective, of which 1e-3 is a slope
+    # rounds end where one gains less than 1e-10 of the objective, of which 1e-3 is a derivative
     np.testing.assert_allclose(by_evidence + by_density, 0.0, rtol=0, atol=1e-2)
 
 
@@ -128,9 +128,9 @@ def test_a_search_of_several_classes_ends_where_evidence_and_density_are_flat(me
         return held.log_evidence + density("threshold", values[0], lengthscales, values[-1])
 
     lengths = hyper.lengthscales[0] if "lengthscales" in learn else hyper.lengthscales[0, :1] / TYPICAL[0]
-    slopes = differences(total, np.log([hyper.variance[0], *lengths, hyper.noise[0]]))
-    # slopes below 1e-5 at the end, q to 1e-9, differences of step 1e-4
-    np.testing.assert_allclose(slopes, 0.0, rtol=0, atol=1e-4)
+    derivatives = differences(total, np.log([hyper.variance[0], *lengths, hyper.noise[0]]))
+    # gradients below 1e-5 at the end, q to 1e-9, differences of step 1e-4
+    np.testing.assert_allclose(derivatives, 0.0, rtol=0, atol=1e-4)
 
 
 class _StepError(Exception):
@@ -198,7 +198,7 @@ STEPS = {
 
 @pytest.mark.parametrize("method", STEPS)
 @pytest.mark.parametrize("size", [6, 24])
-def test_a_step_on_a_batch_adds_the_slope_of_the_density_once(method, size, monkeypatch):
+def test_a_step_on_a_batch_adds_the_derivative_of_the_density_once(method, size, monkeypatch):
     module, name, run, link, rows = STEPS[method]
     prior = weak(TYPICAL, link)
     with_prior, without = (first_gradient(monkeypatch, module, name, lambda p=p: run(p, size)) for p in (prior, None))

@@ -53,7 +53,7 @@ def separated(n=300, seed=0):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_batch_search_ends_where_the_slopes_vanish_and_beats_its_start(full):
+def test_a_batch_search_ends_where_the_gradients_vanish_and_beats_its_start(full):
     X, y = separated(60 if full else 300)
     Z = None if full else X[:15]
     start = (1.0, np.array([1.0, 10.0, 1.0]), 0.1, 1e-4, Z)
@@ -63,9 +63,9 @@ def test_a_batch_search_ends_where_the_slopes_vanish_and_beats_its_start(full):
     assert best.elbo > first.elbo + 1.0
     # the search stopped by itself, by its gradient or by a change below 1e-13
     assert posterior.converged
-    slope = Packing(learn, posterior.hyper, posterior.Z).slope(x_gpc.gradients(best), posterior.hyper)
-    # a bound of some hundred nats is flat to 1e-13 of its size where the slope is below 1e-3
-    assert np.abs(slope).max() < 1e-3
+    derivative = Packing(learn, posterior.hyper, posterior.Z).derivative(x_gpc.gradients(best), posterior.hyper)
+    # a bound of some hundred nats is flat to 1e-13 of its size where the derivative is below 1e-3
+    assert np.abs(derivative).max() < 1e-3
     # the input that matters has the shortest lengthscale in units of its spread
     relative = posterior.hyper.lengthscales / np.array([1.0, 10.0, 1.0])
     assert np.argmin(relative) == 0
@@ -147,7 +147,7 @@ def test_default_lengthscales_of_data_without_spread_are_positive_and_finite(X):
     assert (got > 0).all()
 
 
-def test_a_search_that_stops_on_a_slope_is_not_called_converged():
+def test_a_search_that_stops_on_a_gradient_is_not_called_converged():
     from fast.core.inputs import hyper
     from fast.core.results import Gradients
     from fast.one_latent.learning import maximise
@@ -156,17 +156,17 @@ def test_a_search_that_stops_on_a_slope_is_not_called_converged():
 
     def evaluate(turned):
         def objective(at, Z):
-            # -(log variance - 1)²: a maximum at e; turned gives a slope that leads away from it
+            # -(log variance - 1)²: a maximum at e; turned gives a derivative that leads away from it
             away = np.log(at.variance) - 1.0
-            slope = (2.0 if turned else -2.0) * away / at.variance
-            return -(away**2), Gradients(slope, np.zeros(2), 0.0, None)
+            derivative = (2.0 if turned else -2.0) * away / at.variance
+            return -(away**2), Gradients(derivative, np.zeros(2), 0.0, None)
 
         return objective
 
     packing = Packing(("variance",), start, None)
     right = maximise(evaluate(False), packing, max_iterations=50, tolerance=1e-6)
     assert right.converged
-    assert right.hyper.variance == pytest.approx(np.e, rel=1e-5, abs=0)  # slopes below 1e-6
+    assert right.hyper.variance == pytest.approx(np.e, rel=1e-5, abs=0)  # gradients below 1e-6
     wrong = maximise(evaluate(True), packing, max_iterations=50, tolerance=1e-6)
     assert not wrong.converged
 
@@ -181,15 +181,15 @@ def test_a_search_does_not_leap_over_a_maximum_to_a_plateau(start):
         # a hill of height 100 at log variance 1, and beyond 6 a plain of height 70, higher than the start's 61
         x = np.log(at.variance)
         hill, plain = 100.0 * np.exp(-0.5 * (x - 1.0) ** 2), 35.0 * (1.0 + np.tanh(2.0 * (x - 6.0)))
-        slope = (1.0 - x) * hill + 70.0 / np.cosh(2.0 * (x - 6.0)) ** 2
-        return hill + plain, Gradients(slope / at.variance, np.zeros(1), 0.0, None)
+        derivative = (1.0 - x) * hill + 70.0 / np.cosh(2.0 * (x - 6.0)) ** 2
+        return hill + plain, Gradients(derivative / at.variance, np.zeros(1), 0.0, None)
 
     packing = Packing(("variance",), hyper(np.exp(start), np.ones(1), 0.0, 1e-6, 1), None)
     optimum = maximise(evaluate, packing, max_iterations=100, tolerance=1e-6)
     assert optimum.converged
     assert optimum.hyper.variance == pytest.approx(
         np.e, rel=1e-4, abs=0
-    )  # the plain's slope at 1 is 6e-7 of the hill's
+    )  # the plain's derivative at 1 is 6e-7 of the hill's
 
 
 def test_the_gradient_through_both_kernels_is_that_through_each(rng):

@@ -34,7 +34,7 @@ def test_the_method_itself_passes_and_variances_five_percent_off_do_not(method: 
     answer, truth = both(method, name)
     rows = compare(answer, truth)
     assert {row.verdict for row in rows} == {"PASS"}
-    # truths have no slopes, and of a full GP no covariances between data
+    # truths have no gradients, and of a full GP no covariances between data
     lacking = [q for q in distances.QUANTITIES if getattr(truth, q) is None and getattr(answer, q) is not None]
     assert [q for q in unjudged(rows, answer, truth) if not q.startswith("gradients/")] == lacking
     for quantity in COVARIANCES:

@@ -264,8 +264,8 @@ def test_a_gaussian_posterior_is_the_conjugate_one():
     problem = make(1e-6, "probit")
     got = solve("quadrature", "exact", problem)
     K = joint_covariance(problem, 0.0)[:2, :2]
-    slope = problem.y_sign * 2.0 * norm.pdf(0.0)
-    np.testing.assert_allclose(got.latent_mean[:, 0], K @ slope, rtol=1e-5)
+    derivative = problem.y_sign * 2.0 * norm.pdf(0.0)
+    np.testing.assert_allclose(got.latent_mean[:, 0], K @ derivative, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["two-points", "three-points-fitc", "three-points"])

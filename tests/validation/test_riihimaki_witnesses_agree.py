@@ -154,7 +154,7 @@ def test_rounds_of_the_alternation_of_vb_probit_are_the_same(shared: bool) -> No
     left, right = (solve(witness, "vb-probit", p, **common) for witness in ("reference", "fast"))
     assert not left.converged
     assert not right.converged
-    # L-BFGS-B stops at a slope of 1e-6 in logarithms on either side
+    # L-BFGS-B stops at a gradient of 1e-6 in logarithms on either side
     np.testing.assert_allclose(left.trace, right.trace, rtol=1e-8)
     np.testing.assert_allclose(left.problem.variance, right.problem.variance, rtol=1e-4)
     np.testing.assert_allclose(left.problem.noise, right.problem.noise, rtol=1e-4)

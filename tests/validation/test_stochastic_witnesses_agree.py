@@ -5,8 +5,8 @@ largest entry after 50 steps, on problems whose K_ZZ has a condition of at most 
 rounding on both sides: means are measured against at least 1 % of the largest latent variance, gradients against at
 least 1 % of the objective over the parameter.
 
-Adam divides a slope by its own size plus 1e-8: a slope that is zero in theory would turn its rounding into a step. So
-no run here learns from one datum at a time, whose evidence is ½ whatever the prior.
+Adam divides a derivative by its own size plus 1e-8: a derivative that is zero in theory would turn its rounding into a
+step. So no run here learns from one datum at a time, whose evidence is ½ whatever the prior.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def test_both_searches_end_at_the_same_hyper_parameters(method: str) -> None:
     left, right = (solve(witness, method, p, learn=learn) for witness in ("reference", "fast"))
     assert left.converged
     assert right.converged
-    # slopes of 1e-5 or less over curvatures of about 0.1 leave 1e-4 in the parameters, its square in the objective
+    # derivatives of 1e-5 or less over curvatures of about 0.1 leave 1e-4 in the parameters, its square in the objective
     assert relative_difference(left.log_evidence, right.log_evidence) < 1e-8
     for name in learn:
         assert relative_difference(getattr(left.problem, name), getattr(right.problem, name)) < 1e-4

@@ -187,7 +187,8 @@ def test_searches_end_at_the_same_evidence(method: str, options: dict[str, Any])
     assert right.log_evidence is not None
     assert start.log_evidence is not None
     assert left.log_evidence > start.log_evidence + 0.01
-    # slopes below 1e-5 in one coordinate: a value is that squared over the curvature from its optimum, and more if flat
+    # gradients below 1e-5 in one coordinate: a value is that squared over the curvature from its optimum, and more if
+    # flat
     assert abs(left.log_evidence - right.log_evidence) <= 1e-6
     np.testing.assert_allclose(left.probabilities, right.probabilities, rtol=0.0, atol=1e-4)
 

@@ -177,8 +177,8 @@ _STEPS += [("apep", {"optimizer": "adam", "n_steps": 2, **_LEARN})]
 _STEPS += [("apep", {"batch_size": 3, "n_steps": 3, "seed": 5})]
 
 # Where q is the prior, as it is at Adam's first step, latent marginals do not depend on lengthscales and Z, and nothing
-# depends on variances that all classes share: slopes are zero up to 1e-13, which Adam divides by 1e-8 and multiplies by
-# its rate; conditions of 1e3 carry that into q.
+# depends on variances that all classes share: derivatives are zero up to 1e-13, which Adam divides by 1e-8 and
+# multiplies by its rate; conditions of 1e3 carry that into q.
 _FIRST_STEP = 1e-4
 
 

@@ -114,7 +114,7 @@ def iteration(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 3) ->
 
 
 def exponents(*, repeats: int = 3) -> Iterable[Row]:
-    """Slopes of log time on log n and on log m, of an update: 1 and at most 2 by its cost n m^2 + m^3/3."""
+    """Derivatives of log time on log n and on log m, of an update: 1 and at most 2 by its cost n m^2 + m^3/3."""
     for letter, sizes in (
         ("n", [(n, 100) for n in (8_000, 16_000, 32_000, 64_000)]),
         ("m", [(16_000, m) for m in (64, 128, 256, 512)]),
@@ -122,11 +122,11 @@ def exponents(*, repeats: int = 3) -> Iterable[Row]:
         states = [_state(n, m, 8) for n, m in sizes]
         seconds = best_of([lambda state=state: stage_one(state, 1) for state in states], repeats)  # type: ignore[misc]
         sides = [n if letter == "n" else m for n, m in sizes]
-        slope = float(np.polyfit(np.log(sides), np.log(seconds), 1)[0])
+        derivative = float(np.polyfit(np.log(sides), np.log(seconds), 1)[0])
         limit = 1.2 if letter == "n" else 2.2
         for side, time in zip(sides, seconds, strict=True):
             yield Row("vi-jj/exponents", f"{letter} = {side}", 1e3 * time, "ms", "", None)
-        yield Row("vi-jj/exponents", f"exponent in {letter}", slope, "", f"<= {limit}", slope <= limit)
+        yield Row("vi-jj/exponents", f"exponent in {letter}", derivative, "", f"<= {limit}", derivative <= limit)
 
 
 _TRAIN = """

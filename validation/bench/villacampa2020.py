@@ -42,15 +42,15 @@ def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
     weights = rng.uniform(0.0, 1.0, (b, 1, _NODES))
     told = (
         f"{C} times: product ({m}, {m}) x ({m}, {m}) of an array and its transpose, Cholesky ({m}, {m}): cavity",
-        f"{C} times: triangular solve ({m}, {m}) \\ ({m}, {m}), three: q whitened, H, slopes of R",
-        f"{C} times: product ({b}, {m}) x ({m}, {m}), twice: variances of the projections, slopes of upsilon",
+        f"{C} times: triangular solve ({m}, {m}) \\ ({m}, {m}), three: q whitened, H, derivatives of R",
+        f"{C} times: product ({b}, {m}) x ({m}, {m}), twice: variances of the projections, derivatives of upsilon",
         f"{C} times: product ({m}, {b}) x ({b}, {m}) of an array and its transpose: Q",
         f"{C} times: product ({m}, {m}) x ({m}, {m}), two: Q H, M",
         f"quadrature: log_ndtr and erfcx ({b}, {_NODES}, {C - 1}), exp ({b}, {_NODES}), "
         f"products ({b}, 1, {_NODES}) x ({b}, {_NODES}, {C - 1}), three: P, g, h",
     )
     beyond = (
-        f"{C} times: two products and two solves ({m}, {m}) for slopes through H, whose own factor keeps small "
+        f"{C} times: two products and two solves ({m}, {m}) for derivatives through H, whose own factor keeps small "
         "variances; an estimate of the condition of the factor"
     )
 

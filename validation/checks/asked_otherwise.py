@@ -78,7 +78,7 @@ def _wide(method: str, paper: str, module: str, extra: tuple[Any, ...], options:
         yield _same(new.hyper.variance, old.hyper.variance, 1e-8, why)
         yield _same(new.hyper.lengthscales[:, :2], old.hyper.lengthscales, 1e-8, why)
         yield _same(new.Z[:, :, :2], old.Z, 1e-7, why)
-        yield _same(new.Z[:, :, 2:], 0.0 * new.Z[:, :, 2:], 1e-12, "columns that are zero have no slope")
+        yield _same(new.Z[:, :, 2:], 0.0 * new.Z[:, :, 2:], 1e-12, "columns that are zero have zero gradient")
 
 
 for _row in _WIDE:

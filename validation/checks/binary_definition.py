@@ -7,7 +7,7 @@ and h the precision and the precision-adjusted mean of q(u). What a batch S of n
                        h <- (1 - r) h + r n/|S| sum b_i kappa_i
                        with w = tanh(c/2)/(2c), c^2 = E f^2, b = y/2, or w = -2 dE/dv, b = dE/dm + w m, E = E log Phi
     epgpc              sites of a batch side by side from one q, damped in natural parameters
-    svi                AdaDelta along the slopes in mean and Cholesky factor of the scaled bound
+    svi                AdaDelta along the derivatives in mean and Cholesky factor of the scaled bound
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.stats import norm
 from validation.checks.apart import apart
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
-from validation.checks.izmailov import Objective, of_vector, slopes_at_zero
+from validation.checks.izmailov import Objective, derivatives_at_zero, of_vector
 from validation.checks.subjects import as_probit
 from validation.checks.villacampa2020_dense import G, inverse
 from validation.checks.villacampa2020_dense import differences as free_differences
@@ -70,12 +70,12 @@ def expected(problem: Problem, y: Array, m: Array, v: Array) -> tuple[Array, Arr
     if problem.likelihood == "probit":
         value = log_ndtr(z)
         ratio = np.exp(norm.logpdf(z) - value)
-        slope, curvature = ratio, -ratio * (z + ratio)
+        derivative, curvature = ratio, -ratio * (z + ratio)
     else:
         value = -np.logaddexp(0.0, -z)
         right = np.exp(value)
-        slope, curvature = 1.0 - right, -right * (1.0 - right)
-    return value @ _WEIGHTS, y * (slope @ _WEIGHTS), 0.5 * (curvature @ _WEIGHTS)
+        derivative, curvature = 1.0 - right, -right * (1.0 - right)
+    return value @ _WEIGHTS, y * (derivative @ _WEIGHTS), 0.5 * (curvature @ _WEIGHTS)
 
 
 class Law(NamedTuple):
@@ -179,16 +179,16 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
             stated, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer.label
         )
         units = np.array([np.abs(sites[0]) + 0.1, np.abs(sites[1]) + 0.1])
-        slopes = free_differences(lambda x, asked=asked: ep_evidence(asked, x), sites, units)  # type: ignore[misc]
-        yield Compared(float(np.abs(slopes).max()), 1e-6, "stationary: differences of 1e-4 leave 1e-8", answer.label,
-                       "0", "largest slope in a site")  # fmt: skip
+        derivatives = free_differences(lambda x, asked=asked: ep_evidence(asked, x), sites, units)  # type: ignore[misc]
+        yield Compared(float(np.abs(derivatives).max()), 1e-6, "stationary: steps of 1e-4 leave 1e-8", answer.label,
+                       "0", "largest entry of the gradient in a site")  # fmt: skip
 
 
 # -- stationary points -----------------------------------------------------------------------------------------------
 
 
 def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outcome]:
-    """x-gpc and svgpc: value and slopes of the judge's own bound at each witness's answer."""
+    """x-gpc and svgpc: value and derivatives of the judge's own bound at each witness's answer."""
     asked = question(method, problem)
     limit, why = identity_limit(asked)
     for witness in _WITNESSES:
@@ -213,12 +213,12 @@ def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outc
             size = free
         yield from apart({"log_evidence": (answer.log_evidence, value(np.zeros(size)))}, limit, why, answer.label)
         yield Compared(
-            float(np.abs(slopes_at_zero(value, size)).max()),
+            float(np.abs(derivatives_at_zero(value, size)).max()),
             1e-6,
-            "in units of q(u) slopes of order one are the rule; steps of 1e-4 leave 1e-8 times third derivatives",
+            "in units of q(u) derivatives of order one are the rule; steps of 1e-4 leave 1e-8 times third derivatives",
             answer.label,
             "0",
-            "largest slope in the parameters of q",
+            "largest entry of the gradient in the parameters of q",
         )
 
 
@@ -311,10 +311,10 @@ def gradients(context: Context, method: str, problem: Problem) -> Iterable[Outco
         for name, given in answer.gradients.items():
             # a noise far below its unit, the whole variance, needs the extrapolation
             whole, half_step = (parameter_differences(value, answer.problem, name, step) for step in (1e-4, 5e-5))
-            slopes = (4.0 * half_step - whole) / 3.0
+            derivatives = (4.0 * half_step - whole) / 3.0
             assert answer.log_evidence is not None
             yield Compared(
-                relative_difference(given * gradient_unit(answer.problem, name), slopes,
+                relative_difference(given * gradient_unit(answer.problem, name), derivatives,
                                     0.01 * abs(answer.log_evidence)),
                 1e-6,
                 f"gradient in {name}: differences of 1e-4 units, extrapolated, leave 1e-8, a missing term 1e-2",
@@ -365,11 +365,11 @@ _LEARNED = ("variance", "lengthscales")
 
 def _moved(problem: Problem, value: Callable[[Problem], float], adam: Adam) -> Problem:
     """The problem after one step of Adam in the logarithms of variance and lengthscales."""
-    # the unit of both is the parameter: differences are slopes in the logarithm
-    slopes = [parameter_differences(value, problem, name, 1e-4) for name in _LEARNED]
-    step = adam.step(np.concatenate([part.ravel() for part in slopes]))
+    # the unit of both is the parameter: differences are derivatives in the logarithm
+    derivatives = [parameter_differences(value, problem, name, 1e-4) for name in _LEARNED]
+    step = adam.step(np.concatenate([part.ravel() for part in derivatives]))
     at, changed = 0, {}
-    for name, part in zip(_LEARNED, slopes, strict=True):
+    for name, part in zip(_LEARNED, derivatives, strict=True):
         changed[name] = getattr(problem, name) * np.exp(step[at : at + part.size].reshape(part.shape))
         at += part.size
     return problem.replace(**changed)
@@ -402,7 +402,7 @@ def steps(context: Context, method: str, problem: Problem, *, learning: bool = F
         }
         if learning:
             stated |= {name: (getattr(answer.problem, name), getattr(moved, name)) for name in _LEARNED}
-        told = "slopes by differences leave 1e-8 of a step of 1e-2" if learning else why
+        told = "derivatives by differences leave 1e-8 of a step of 1e-2" if learning else why
         yield from apart(
             stated, 1e-6 if learning else limit, f"after {len(options['batches'])} batches; {told}", answer.label
         )
@@ -445,9 +445,9 @@ def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcom
 
     for rows in batches(problem):
         start = where
-        slopes = slopes_at_zero(lambda x, rows=rows, start=start: elbo(problem, at(start + x), rows), where.size)  # type: ignore[misc]
-        squares = 0.95 * squares + 0.05 * slopes**2
-        step = np.sqrt(moves + 1e-6) / np.sqrt(squares + 1e-6) * slopes
+        gradient = derivatives_at_zero(lambda x, rows=rows, start=start: elbo(problem, at(start + x), rows), where.size)  # type: ignore[misc]
+        squares = 0.95 * squares + 0.05 * gradient**2
+        step = np.sqrt(moves + 1e-6) / np.sqrt(squares + 1e-6) * gradient
         moves = 0.95 * moves + 0.05 * step**2
         where = where + step
     q = at(where)
@@ -458,7 +458,7 @@ def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcom
             "inducing_cov": (answer.inducing_cov, q.cov[None]),
             "log_evidence": (answer.log_evidence, elbo(problem, q)),
         }
-        yield from apart(stated, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
+        yield from apart(stated, 1e-6, "derivatives by differences of 1e-4 leave 1e-8", answer.label)
 
 
 # -- registration ----------------------------------------------------------------------------------------------------
@@ -483,10 +483,10 @@ _SMALL, _SPARSE = ("two-points", "three-points-fitc"), ("three-points-fitc",)
 for _method in PAPERS:
     _add("limit", _method, "predictions", "Are predictions those of the reported q(u)?", predictions,
          *((_SPARSE, ("toy-sparse",)) if _method == "x-gpc-svi" else (_SMALL, ("toy", "toy-sparse"))))  # fmt: skip
-    _add("slope", _method, "gradient_definition", "Is the gradient that of the judge's own objective?", gradients,
+    _add("derivative", _method, "gradient_definition", "Is the gradient that of the judge's own objective?", gradients,
          _SPARSE if _method == "x-gpc-svi" else ("three-points", *_SPARSE))  # fmt: skip
 for _method in ("x-gpc", "svgpc"):
-    _add("slope", _method, "stationary", "Is the judge's own objective stationary at the answer, and equal to it?",
+    _add("derivative", _method, "stationary", "Is the judge's own objective stationary at the answer, and equal to it?",
          stationary, _SMALL, ("three-points",))  # fmt: skip
 _add("limit", "epgpc", "definition", "Are sites, q and log Z those of expectation propagation?", ep_definition, _SMALL,
      ("three-points",))  # fmt: skip

@@ -107,8 +107,8 @@ def _(context: Context) -> Iterable[Outcome]:
     for mean, var in _gaussians(rng, 10):
         c = np.exp(rng.normal(0.0, 1.5, 5))
         # log sigma(t) >= log sigma(c) + (t - c)/2 - tanh(c/2)/(4c) (t^2 - c^2), in expectation
-        slope = np.tanh(0.5 * c) / (4.0 * c)
-        mackay = log_expit(c) + 0.5 * (sign * mean - c) - slope * (mean**2 + var - c**2)
+        derivative = np.tanh(0.5 * c) / (4.0 * c)
+        mackay = log_expit(c) + 0.5 * (sign * mean - c) - derivative * (mean**2 + var - c**2)
         observed = max(observed, float(np.abs(mackay - _augmented(mean, var, c, sign)).max()))
     yield within(observed, 1e-13, "any q(f) and c, to rounding")
 
@@ -297,9 +297,11 @@ def _(context: Context) -> Iterable[Outcome]:
         return float(weights @ (0.5 * np.log(2.0 * np.pi * of) + 0.5 * (t - at) ** 2 / of))
 
     h = 1e-4
-    slopes = [(minus_log_q(m + h, v) - minus_log_q(m - h, v)) / (2 * h),
+    derivatives = [(minus_log_q(m + h, v) - minus_log_q(m - h, v)) / (2 * h),
               (minus_log_q(m, v + h) - minus_log_q(m, v - h)) / (2 * h)]  # fmt: skip
-    yield within(float(np.abs(slopes).max()), 1e-7, "central differences of KL in mean and variance, steps of 1e-4")
+    yield within(
+        float(np.abs(derivatives).max()), 1e-7, "central differences of KL in mean and variance, steps of 1e-4"
+    )
     least = min(minus_log_q(m + a, v * np.exp(b)) for a in (-0.1, 0.1) for b in (-0.1, 0.1))
     yield flaws(least <= minus_log_q(m, v), "beside it KL is larger", "paper", "smaller divergences")
 
@@ -398,9 +400,11 @@ def _(context: Context) -> Iterable[Outcome]:
         for factor in (0.5, 0.99, 1.01, 2.0):
             wrong += int(np.sum(_augmented(mean, var, factor * np.abs(xi), np.ones(5)) >= best))
         h = 1e-5
-        slope = (_augmented(mean, var, xi + h, np.ones(5)) - _augmented(mean, var, xi - h, np.ones(5))) / (2 * h)
-        wrong += int(np.sum(np.abs(slope) > 1e-8))
-    yield flaws(wrong, "fifty data: nothing beside (15) is larger, and the slope there is zero", "paper", "departures")
+        derivative = (_augmented(mean, var, xi + h, np.ones(5)) - _augmented(mean, var, xi - h, np.ones(5))) / (2 * h)
+        wrong += int(np.sum(np.abs(derivative) > 1e-8))
+    yield flaws(
+        wrong, "fifty data: nothing beside (15) is larger, and the derivative there is zero", "paper", "departures"
+    )
 
 
 @says("izmailov2016", "svi", "parameters-svi", "Does the number of parameters that svi optimises grow as m squared?")

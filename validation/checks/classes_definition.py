@@ -37,7 +37,7 @@ from validation.checks.villacampa2017 import (
     largest,
     tilted_pair,
 )
-from validation.checks.villacampa2020_dense import Dense, G, differences, free_slopes, inverse, power, value
+from validation.checks.villacampa2020_dense import Dense, G, differences, free_gradients, inverse, power, value
 from validation.checks.villacampa2020_dense import largest as probabilities_of
 from validation.compare import gradient_unit, identity_limit, relative_difference
 from validation.implementations.quadrature_rule import kernel
@@ -151,14 +151,14 @@ def _sites(answer: Solution) -> Sites:
 _apart = partial(apart, floor=1e-3)  # a mean can vanish by symmetry
 
 
-def _flat(slopes: Array, answer: Solution) -> Outcome:
+def _flat(derivatives: Array, answer: Solution) -> Outcome:
     return Compared(
-        float(np.abs(slopes).max()),
+        float(np.abs(derivatives).max()),
         1e-6,
         "stationary: central differences of 1e-4 are good to 1e-8; a wrong term leaves 1e-2",
         answer.label,
         "differences of the definition",
-        "largest slope in a site, in its unit",
+        "largest entry of the gradient in a site, in its unit",
     )
 
 
@@ -166,9 +166,9 @@ def _gradients(answer: Solution, of: Callable[[Problem], float]) -> Iterable[Out
     assert answer.gradients is not None
     assert answer.log_evidence is not None
     for name in PARAMETERS:
-        slopes = parameter_differences(of, answer.problem, name, 1e-4)
+        derivatives = parameter_differences(of, answer.problem, name, 1e-4)
         yield Compared(
-            relative_difference(answer.gradients[name] * gradient_unit(answer.problem, name), slopes,
+            relative_difference(answer.gradients[name] * gradient_unit(answer.problem, name), derivatives,
                                 0.01 * abs(answer.log_evidence)),
             1e-6,
             f"gradient in {name}: what sites or q do not add at a stationary point; differences leave 1e-8",
@@ -240,7 +240,7 @@ def variational_definition(context: Context, setup: Setup, problem: Problem) -> 
         answer = setup.solve(context, witness, problem)
         yield from unconverged((answer,))
         yield from _apart({"log_evidence": (answer.log_evidence, value(answer))}, limit, why, answer.label)
-        yield _flat(free_slopes(answer), answer)
+        yield _flat(free_gradients(answer), answer)
         yield from _gradients(answer, lambda moved, answer=answer: value(answer, moved))  # type: ignore[misc]
 
 
@@ -400,7 +400,7 @@ def energy_batches(context: Context, solve: Callable[..., Solution], problem: Pr
         stated = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, cov),
                 "variance": (answer.problem.variance, moved.variance),
                 "log_evidence": (answer.log_evidence, Dense(moved).energy(method, alpha, mean, cov))}  # fmt: skip
-        yield from _apart(stated, 1e-5, "Adam divides by slopes, which differences know to 1e-8", answer.label)
+        yield from _apart(stated, 1e-5, "Adam divides by derivatives, which differences know to 1e-8", answer.label)
 
 
 def variational_batches(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
@@ -410,7 +410,7 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
     for rows in batches:
         V = inverse(P)
         mean, var = dense.moments(P, h)
-        by_mean, by_var = _label_slopes(dense, mean, var)
+        by_mean, by_var = _label_derivatives(dense, mean, var)
         scale = problem.n / len(rows)
         u, w = dense.upsilon[rows], -2.0 * by_var[rows]
         to_P = dense.K_inv + scale * np.einsum("nk,nki,nkj->kij", w, u, u)
@@ -427,15 +427,15 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
         answer = setup.solve(context, witness, problem, batches=batches, nat_rate=_RATE)
         stated = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, V),
                 "log_evidence": (answer.log_evidence, dense.energy("vi-robust", 0.0, mean, V))}  # fmt: skip
-        yield from _apart(stated, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
+        yield from _apart(stated, 1e-6, "derivatives by differences of 1e-4 leave 1e-8", answer.label)
 
 
-def _label_slopes(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:
+def _label_derivatives(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:
     """Derivatives of E log p(y_i|f_i) in the means and variances of the latent values."""
     gap = np.log(dense.labels[0]) - np.log(dense.labels[1])
     results = []
     for name in ("mean", "var"):
-        slopes = np.empty_like(mean)
+        derivatives = np.empty_like(mean)
         for k in range(mean.shape[1]):
             ends = []
             step = 1e-4 * np.sqrt(var[:, k]) if name == "mean" else 1e-4 * var[:, k]
@@ -443,8 +443,8 @@ def _label_slopes(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:
                 moved = {"mean": mean.copy(), "var": var.copy()}
                 moved[name][:, k] += sign * step
                 ends.append(probabilities_of(dense.y, moved["mean"], moved["var"]))
-            slopes[:, k] = gap * (ends[0] - ends[1]) / (2.0 * step)
-        results.append(slopes)
+            derivatives[:, k] = gap * (ends[0] - ends[1]) / (2.0 * step)
+        results.append(derivatives)
     return results[0], results[1]
 
 

@@ -21,7 +21,7 @@ from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
 
-KINDS = ("identity", "print", "exactness", "bound", "limit", "slope", "invariance", "discrepancy")
+KINDS = ("identity", "print", "exactness", "bound", "limit", "derivative", "invariance", "discrepancy")
 NO_PROBLEM = "-"
 VERDICTS = ("PASS", "FAIL", "SKIP", "ERROR")
 

@@ -233,10 +233,10 @@ def _(context: Context) -> Iterable[Outcome]:
 def _rough_steps(name: str, count: Callable[..., float]) -> Iterable[Outcome]:
     few, many = count(50, 20), count(200, 20)
     yield Compared(abs(many / few - 1.0), _ROUGH, f"{name}: four times the data, the same batches", "paper", "counts")
-    slope = float(np.log2(count(100, 80) / count(100, 40)))
+    order = float(np.log2(count(100, 80) / count(100, 40)))
     # M³ and less: the order is 3 where M is large beside the batch of six
     yield Compared(
-        abs(slope - 3.0), 0.15, f"{name}: order {slope:.3f} in M from 40 to 80, batches of 6", "paper", "counts"
+        abs(order - 3.0), 0.15, f"{name}: order {order:.3f} in M from 40 to 80, batches of 6", "paper", "counts"
     )
     four, eight = count(60, 20, 4), count(60, 20, 8)
     why = f"{name}: twice the classes, {eight / four:.3f} times the operations"
@@ -329,11 +329,11 @@ def _(context: Context) -> Iterable[Outcome]:
             from reference.riihimaki2013 import laplace
 
             laplace.softmax_table(f, n)
-            laplace.softmax_slope(f, y)
+            laplace.softmax_gradient(f, y)
 
         return operations(run)
 
-    yield _degree("softmax and slope of its logarithm, in n", [count(n, 3) for n in (5, 7, 9, 11)], 1)
+    yield _degree("softmax and gradient of its logarithm, in n", [count(n, 3) for n in (5, 7, 9, 11)], 1)
     yield _degree("in c", [count(7, c) for c in (2, 3, 4, 5)], 1)
 
 
@@ -352,8 +352,8 @@ def _(context: Context) -> Iterable[Outcome]:
         why = f"c = {c}: {ratio:.2f} times LA's operations a test input"
         yield flaws(not 0.5 < ratio / (c + 1.0) < 2.0, why, "paper", "beyond a factor of two of c + 1")
         ratios.append(ratio)
-    slope = float(np.polyfit(np.log([2, 3, 4, 5, 6]), np.log(ratios), 1)[0])
-    yield Compared(abs(slope - 1.0), 0.2, f"order {slope:.2f} in c", "paper", "counts")
+    order = float(np.polyfit(np.log([2, 3, 4, 5, 6]), np.log(ratios), 1)[0])
+    yield Compared(abs(order - 1.0), 0.2, f"order {order:.2f} in c", "paper", "counts")
 
 
 # -- memory --------------------------------------------------------------------------------------------------------
@@ -399,9 +399,9 @@ def _(context: Context) -> Iterable[Outcome]:
     base = _held("ep", 1000, 10, 2)
     grown = (("N", _held("ep", 4000, 10, 2)), ("M", _held("ep", 1000, 40, 2)), ("C", _held("ep", 1000, 10, 8)))
     for name, more in grown:
-        slope = _order_between(base, more, 4.0)
+        order = _order_between(base, more, 4.0)
         # K_ZZ and its factors, C M² numbers each, and what a factor has beside its M numbers
-        yield Compared(abs(slope - 1.0), 0.15, f"order {slope:.3f} in {name}, {base:.3g} to {more:.3g} bytes", "paper",
+        yield Compared(abs(order - 1.0), 0.15, f"order {order:.3f} in {name}, {base:.3g} to {more:.3g} bytes", "paper",
                        "bytes held")  # fmt: skip
 
 
@@ -437,7 +437,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 @says_at_length("villacampa2020", "pep", "cost-pep-memory", "Does PEP hold factors for every datum, and no rival?")
 def _(context: Context) -> Iterable[Outcome]:
-    slope = _order_between(_held("pep", 1000, 10, 3), _held("pep", 4000, 10, 3), 4.0)
-    yield Compared(abs(slope - 1.0), 0.15, f"pep: order {slope:.3f} in N", "paper", "bytes held")
+    order = _order_between(_held("pep", 1000, 10, 3), _held("pep", 4000, 10, 3), 4.0)
+    yield Compared(abs(order - 1.0), 0.15, f"pep: order {order:.3f} in N", "paper", "bytes held")
     for energy in ("apep", "arpep", "rpapep"):
         yield _of_rows(energy)

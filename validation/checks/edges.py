@@ -86,12 +86,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         argmax_moments(mean, var, y, moments=False).log_mass, result.log_mass, 0.0, "the same sums, and no more"
     )
     step, sure = 1e-3, 4  # rows in which no step of this size meets another
-    slope, curvature = np.empty((sure, 3)), np.empty((sure, 3))
+    derivative, curvature = np.empty((sure, 3)), np.empty((sure, 3))
     for i, j in np.ndindex(sure, 3):
         up, here, down = (log_argmax(mean[i] + h * (np.arange(3) == j), var[i], int(y[i])) for h in (step, 0.0, -step))
-        slope[i, j], curvature[i, j] = (up - down) / (2.0 * step), (up - 2.0 * here + down) / step**2
+        derivative[i, j], curvature[i, j] = (up - down) / (2.0 * step), (up - 2.0 * here + down) / step**2
     why = "differences of step 1e-3: a sixth of its square times third derivatives, which are below 5"
-    yield _against(result.slope[:sure], slope, 1e-5, why)
+    yield _against(result.derivative[:sure], derivative, 1e-5, why)
     yield _against(result.curvature[:sure], curvature, 1e-5, why)
     # deviations four orders apart: panels; so many rows that a table does not hold them
     rng = np.random.default_rng(21)
@@ -101,7 +101,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for rows in (slice(0, 60), slice(3940, 4000)):
         alone = argmax_moments(mean[rows], var[rows], y[rows])
         yield _against(together.log_mass[rows], alone.log_mass, 1e-13, "a row's numbers depend on nothing but the row")
-        yield _against(together.slope[rows], alone.slope, 1e-12, "a row's numbers depend on nothing but the row")
+        yield _against(
+            together.derivative[rows], alone.derivative, 1e-12, "a row's numbers depend on nothing but the row"
+        )
 
 
 # -- matrices without a factor ------------------------------------------------------------------------------------
@@ -206,8 +208,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         for at in (0, 1, 3, 4, 6):
             shift = 1e-4 * max(1.0, abs(mean[at]))
             ends = [_gaussian_mean(log_p, y[at] * (mean[at] + h), var[at]) for h in (shift, -shift)]
-            slope = (ends[0] - ends[1]) / (2.0 * shift)
-            yield _against(result.slope[at], slope, 1e-6, f"{name}: a difference of relative step 1e-4")
+            derivative = (ends[0] - ends[1]) / (2.0 * shift)
+            yield _against(result.derivative[at], derivative, 1e-6, f"{name}: a difference of relative step 1e-4")
 
 
 @check(
@@ -378,16 +380,18 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 
 @check(
-    "identity/gibbs-pairwise/far_slopes",
+    "identity/gibbs-pairwise/far_derivatives",
     paper="villacampa2017",
-    question="Is the slope of log Φ right where Φ itself is zero in float64?",
+    question="Is the derivative of log Φ right where Φ itself is zero in float64?",
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.models.pairwise import log_joint_gradient
 
     x = np.array([30.0, 999.0, 1001.0, 2e4, 1e8])
-    slope = x + 1.0 / (x + 2.0 / (x + 3.0 / (x + 4.0 / (x + 5.0 / x))))  # Laplace's continued fraction of phi/Phi(-x)
+    derivative = x + 1.0 / (
+        x + 2.0 / (x + 3.0 / (x + 4.0 / (x + 5.0 / x)))
+    )  # Laplace's continued fraction of phi/Phi(-x)
     why = "logarithms of 5e5 cancel to 1e-10 up to 1000, five terms of the fraction leave 1e-12 from 30 on"
     value = log_joint_gradient(np.ones((1, 1)), -x[:, None])[:, 0]
-    yield _against(value / x, slope / x + 1.0, 1e-9, why)._replace(left="gibbs")
+    yield _against(value / x, derivative / x + 1.0, 1e-9, why)._replace(left="gibbs")

@@ -260,24 +260,24 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rng = np.random.default_rng(32)
     directions = rng.standard_normal((4000, 3))
     directions /= np.sqrt(np.square(directions).sum(axis=1, keepdims=True))
-    slope = np.array([0.7, -1.1, 0.4])
+    derivative = np.array([0.7, -1.1, 0.4])
     # eigenvalues from below: convex with the least point inside and outside, indefinite, and flat
     for values in ([0.5, 2.0, 9.0], [0.05, 0.1, 0.2], [-1.5, 0.3, 4.0], [0.0, 0.3, 4.0]):
         curvature = np.array(values)
         for radius in (0.25, 1.0, 2.5):
-            step = _within(curvature, slope, radius)
+            step = _within(curvature, derivative, radius)
             size = float(np.sqrt(step @ step))
             yield flaws(
                 not size <= radius * (1.0 + 1e-9), f"radius {radius:g}, eigenvalues {values}", "fast", "outside"
             )
-            shift = float(-(curvature * step + slope) @ step / (step @ step))
-            rest = curvature * step + slope + shift * step
+            shift = float(-(curvature * step + derivative) @ step / (step @ step))
+            rest = curvature * step + derivative + shift * step
             # stationary on the sphere with a multiplier that makes the quadratic convex, or inside without one
             inside = size < radius * (1.0 - 1e-6)
             multiplier = max(0.0, -shift, -(shift + curvature.min())) if not inside else abs(shift)
             gap = max(float(np.abs(rest).max()), multiplier)
             yield Compared(gap, 1e-9, "sixty halvings of a multiplier leave rounding", "fast", "definition", "gradient")
-            value = float(slope @ step + 0.5 * step @ (curvature * step))
+            value = float(derivative @ step + 0.5 * step @ (curvature * step))
             others = radius * directions * rng.random((4000, 1)) ** (1.0 / 3.0)
-            best = float((others @ slope + 0.5 * np.square(others) @ curvature).min())
+            best = float((others @ derivative + 0.5 * np.square(others) @ curvature).min())
             yield Compared(value - best, 0.0, "no point of 4000 in the ball is lower", "fast", "definition", "height")

@@ -72,16 +72,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         chart = _Chart(start, _energy(target))
         x = 0.3 * rng.standard_normal(chart.size)
         gaps = [np.abs(chart.q(np.zeros(chart.size))[-1].precision - start.precision).max()]
-        value, slope = chart(x)
+        value, derivative = chart(x)
         gaps.append(abs(value + _energy(target)(chart.q(x)[-1])[2]))
         H = chart.hessian(x)
         for j, one in enumerate(np.eye(chart.size)):
             high, low = chart(x + _STEP * one), chart(x - _STEP * one)
-            gaps += [abs((high[0] - low[0]) / (2.0 * _STEP) - slope[j]),
+            gaps += [abs((high[0] - low[0]) / (2.0 * _STEP) - derivative[j]),
                      np.abs((high[1] - low[1]) / (2.0 * _STEP) - H[j]).max()]  # fmt: skip
         size = max(1.0, float(np.abs(H).max()))
-        yield Compared(float(max(gaps)) / size, _DIGITS, f"{C} classes, {m} points: value, slope, curvature, steps of "
-                       f"{_STEP:g}", "fast", "definition")  # fmt: skip
+        yield Compared(float(max(gaps)) / size, _DIGITS, f"{C} classes, {m} points: value, gradient, curvature, steps "
+                       f"of {_STEP:g}", "fast", "definition")  # fmt: skip
         mean, T, root, _ = chart.q(x)
         cov = root @ np.swapaxes(root, 1, 2)
         gap = np.abs(cov - np.array([chart.q(x)[-1].covariance(k) for k in range(C)])).max() / np.abs(cov).max()
@@ -101,16 +101,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 class _Shape:
     """A function with gradient and Hessian, and the points at which it was asked."""
 
-    def __init__(self, value: Callable[[Array], float], slope: Callable[[Array], Array], curvature: Any) -> None:
+    def __init__(self, value: Callable[[Array], float], derivative: Callable[[Array], Array], curvature: Any) -> None:
         self.size = 2
         self.visited: list[Array] = []
         self.formed: list[Array] = []
-        self._value, self._slope, self._curvature = value, slope, curvature
+        self._value, self._derivative, self._curvature = value, derivative, curvature
         self.ends: Callable[[Array], bool] = lambda x: False
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         self.visited.append(x)
-        return float(self._value(x)), np.asarray(self._slope(x))
+        return float(self._value(x)), np.asarray(self._derivative(x))
 
     def hessian(self, x: Array) -> Array:
         self.formed.append(x)
@@ -167,7 +167,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(wrong, f"Rosenbrock's valley: {end}, Hessians at {values}", "fast", "ends")
     yield flaws(max(0, len(valley.formed) - 12), f"{len(valley.formed)} Hessians, twelve at most", "fast", "Hessians")
 
-    for size, sign, why in ((1e9, 1.0, "a value that rounding hides"), (0.0, -1.0, "a slope that leads up")):
+    for size, sign, why in ((1e9, 1.0, "a value that rounding hides"), (0.0, -1.0, "a derivative that leads up")):
         bowl = _bowl(size, sign)
         end = _newton(bowl, np.array([0.6, 0.2]) * (1e-2 if size else 1.0), 1.0)  # type: ignore[arg-type]
         if size:

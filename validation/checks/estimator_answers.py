@@ -149,15 +149,13 @@ def _of_classes(entry: Entry, asked: Request, value: Any, predicted: Any) -> Ans
         reason = value.optimum
     elif "learn_tolerance" in asked.options:
         if end.converged:
-            reason = "slope of the evidence below 0.01" if end.residual <= 1e-2 else NO_GAIN
+            reason = "gradient of the evidence below 0.01" if end.residual <= 1e-2 else NO_GAIN
         elif end.residual <= 1e-2:
-            reason = (
-                "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
-            )
+            reason = "the iteration on q did not converge at the best parameters, though the evidence is flat there"
         else:
             limit = end.iterations >= asked.options["n_steps"]
             reason = "iteration limit reached" if limit else "no step raises the evidence"
-            reason += f" with a slope of {end.residual:.2g}"
+            reason += f" with a gradient of {end.residual:.2g}"
     return _answer(predicted, points.hyper, points.Z, evidence, end.iterations, end.converged, reason)
 
 
@@ -212,7 +210,7 @@ def _warm(entry: Entry) -> Callable[[Any], Any]:
     ways: dict[str, Callable[[Any], Any]] = {
         "nested-ep": lambda at: (at.alpha_tilde, at.beta_tilde),
         "nested-iep": nested_iep.warm,
-        "laplace": lambda at: at.mode.slope,
+        "laplace": lambda at: at.mode.derivative,
         "vb-probit": lambda at: at.posterior.weights,
     }
     return ways[entry.method]

@@ -107,10 +107,10 @@ def log_density(link: str, learned: Iterable[str], hyper: Any, typical: Array) -
 
 # -- the end of learning -----------------------------------------------------------------------------------------------
 
-_AT = {  # tolerance on the slope in a logarithm at which each search ends, and what else of it is known
-    "x-gpc": (1e-3, "1e-5, or where the objective gains 1e-13 of itself: slopes of 1e-4 at curvatures near 1"),
-    "epgpc": (1e-3, "1e-5, or where the objective gains 1e-13 of itself: slopes of 1e-4 at curvatures near 1"),
-    "vi-jj-full": (1e-2, "a step that gains 1e-7 of the objective, some 20 nats: slopes of 2e-3"),
+_AT = {  # tolerance on the derivative in a logarithm at which each search ends, and what else of it is known
+    "x-gpc": (1e-3, "1e-5, or where the objective gains 1e-13 of itself: derivatives of 1e-4 at curvatures near 1"),
+    "epgpc": (1e-3, "1e-5, or where the objective gains 1e-13 of itself: derivatives of 1e-4 at curvatures near 1"),
+    "vi-jj-full": (1e-2, "a step that gains 1e-7 of the objective, some 20 nats: derivatives of 2e-3"),
     "laplace": (1e-2, "1e-3 where the search ends, 120 latent values to 1e-4 of theirs there: 1e-2 if all errors add"),
     "nested-ep": (1e-2, "1e-3 where the search ends, 120 sites to 1e-4 of theirs there: 1e-2 if all errors add"),
     "gfitc": (0.1, "1e-2 where the search ends, 80 factors to 1e-2 of theirs there, whose errors add as their root"),
@@ -119,7 +119,7 @@ _LIKELIHOOD = {"laplace": "softmax", "nested-ep": "multinomial-probit", "gfitc":
 
 
 def optimum(entry: Entry, context: Context) -> Iterable[Outcome]:
-    """Slopes of the other witness's evidence and of the judge's density where the classifier ended."""
+    """Derivatives of the other witness's evidence and of the judge's density where the classifier ended."""
     problem = data(entry.n_classes, n=40)
     limit, why = _AT[entry.method]
     link, typical = link_of(entry), median_lengthscales(problem.X)
@@ -145,16 +145,16 @@ def optimum(entry: Entry, context: Context) -> Iterable[Outcome]:
         method = "vi-jj" if entry.method == "vi-jj-full" else entry.method
         gradients = context.solve("reference", method, posed).gradients
         assert gradients is not None
-        slopes = []
+        derivatives = []
         for name in learn:
             field = "lengthscales" if name == "scale" else name
             by_evidence = np.ravel(np.asarray(gradients[field])[0] * at[field])
             by_density = _differences(link, names, at, typical, field)
             both = by_evidence + by_density
-            slopes.append(np.abs(both.sum() if name == "scale" else both).max())
+            derivatives.append(np.abs(both.sum() if name == "scale" else both).max())
         yield Compared(
-            float(max(slopes)), limit, f"{why}; {', '.join(learn)} learned, variance {one.variance:.3g}",
-            "fast", "reference", "largest slope in a logarithm, nat",
+            float(max(derivatives)), limit, f"{why}; {', '.join(learn)} learned, variance {one.variance:.3g}",
+            "fast", "reference", "largest entry of the gradient in a logarithm, nat",
         )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _register(entry: Entry) -> None:
     @check(
         f"identity/{entry.method}/classifier_optimum",
         paper=entry.paper,
-        question="Does the classifier end where evidence and documented prior have no slope, by the other witness?",
+        question="Has the other witness zero gradient of evidence and documented prior where a classifier ends?",
         problems=(NO_PROBLEM,),
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -116,9 +116,9 @@ def probit(y: Array, mean: Array, var: Array) -> tuple[Array, Array, Array]:
     weights = _WEIGHTS / _WEIGHTS.sum()
     z = y[:, None] * f
     ratio = np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2.0 * np.pi)
-    slope = (y[:, None] * ratio) @ weights
+    derivative = (y[:, None] * ratio) @ weights
     precision = (ratio * (ratio + z)) @ weights
-    return slope + precision * mean, precision, log_ndtr(z) @ weights
+    return derivative + precision * mean, precision, log_ndtr(z) @ weights
 
 
 class Steps:

@@ -165,13 +165,14 @@ def ends(entry: Entry) -> Iterable[Outcome]:
     if entry.family == "full":
         wrong += [_lost(entry, given, problem), _unfinished(entry, given, problem), _gainless(entry, given, problem)]
     else:
-        slack = "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
+        slack = "the iteration on q did not converge at the best parameters, though the evidence is flat there"
         ways = [
-            (True, 1e-3, 2, "slope of the evidence below 0.01"), (True, 1e-2, 3, "slope of the evidence below 0.01"),
-            (True, 0.011, 2, NO_GAIN), (False, 1e-2, 2, slack), (False, 1e-3, 3, slack),
-            (False, 0.011, 3, "iteration limit reached with a slope of 0.011"),
-            (False, 0.5, 4, "iteration limit reached with a slope of 0.5"),
-            (False, 0.5, 2, "no step raises the evidence with a slope of 0.5"),
+            (True, 1e-3, 2, "gradient of the evidence below 0.01"),
+            (True, 1e-2, 3, "gradient of the evidence below 0.01"), (True, 0.011, 2, NO_GAIN),
+            (False, 1e-2, 2, slack), (False, 1e-3, 3, slack),
+            (False, 0.011, 3, "iteration limit reached with a gradient of 0.011"),
+            (False, 0.5, 4, "iteration limit reached with a gradient of 0.5"),
+            (False, 0.5, 2, "no step raises the evidence with a gradient of 0.5"),
         ]  # fmt: skip
         asked = request(entry, given, problem.X, problem.codes)
         module = importlib.import_module(asked.module)

@@ -59,13 +59,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     def log_function(f: float) -> float:
         return float(log_expit(f))
 
-    def slope(f: float) -> float:
+    def derivative(f: float) -> float:
         return 1.0 / (1.0 + math.exp(f))
 
     for mean in (-1.3, 0.0, 2.1):
-        result = gaussian_integral(log_function, slope, mean, 0.0)
+        result = gaussian_integral(log_function, derivative, mean, 0.0)
         yield _near(result.value, 1.0 / (1.0 + math.exp(-mean)), 1e-14, "a probability at a point", "reference")
-        near = gaussian_integral(log_function, slope, mean, 1e-14)
+        near = gaussian_integral(log_function, derivative, mean, 1e-14)
         yield _near(result.value, near.value, 1e-13, "and next to no variance", "reference")
         spread = gaussian_expectation(log_function, mean, 0.0)
         yield _near(spread.value, log_function(mean), 1e-14, "its logarithm at a point", "reference")

@@ -151,10 +151,10 @@ def inner_ep(y: int, mean: Array, cov: Array) -> float:
             scale = np.sqrt(1.0 + 1.0 / tau)
             z = nu / tau / scale
             ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
-            slope, curvature = ratio / scale, -ratio * (z + ratio) / scale**2
+            derivative, curvature = ratio / scale, -ratio * (z + ratio) / scale**2
             left = 1.0 + curvature / tau
             alpha[j] += 0.7 * (-curvature / left - alpha[j])
-            beta[j] += 0.7 * ((slope - curvature * nu / tau) / left - beta[j])
+            beta[j] += 0.7 * ((derivative - curvature * nu / tau) / left - beta[j])
         if np.abs(np.concatenate([alpha, beta]) - before).max() < 1e-13:
             break
     return inner_log_norm(y, P, P @ mean, alpha, beta)
@@ -232,7 +232,7 @@ def _flat(function: Callable[[Array], float], start: Array, answer: Solution, li
         "stationary: central differences of 1e-4 are good to 1e-8; a wrong term leaves 1e-2",
         answer.label,
         "differences of the definition",
-        "largest slope in a site",
+        "largest entry of the gradient in a site",
     )
 
 
@@ -399,8 +399,8 @@ def mode(K: Array, y: NDArray[np.int64], C: int) -> Mode:
         return np.asarray(precision + block_diag(*(np.diag(row) - np.outer(row, row) for row in pi)))
 
     for _ in range(100):
-        slope = (onehot - softmax(f.reshape(n, C), axis=1)).ravel() - precision @ f
-        step = np.linalg.solve(bend(f), slope)
+        derivative = (onehot - softmax(f.reshape(n, C), axis=1)).ravel() - precision @ f
+        step = np.linalg.solve(bend(f), derivative)
         while height(f + step) < height(f) - 1e-12 and np.abs(step).max() > 1e-12:
             step *= 0.5
         f = f + step

@@ -42,7 +42,7 @@ VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
 
 # Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow, and
-# long of gfitc), a fixed point that mixing finds and no plain step goes to (repeated), slopes in which rounding is
+# long of gfitc), a fixed point that mixing finds and no plain step goes to (repeated), derivatives in which rounding is
 # multiplied by the inverse of K (shallow), distances of inputs far from the origin (far-short).
 QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

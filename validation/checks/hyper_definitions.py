@@ -28,7 +28,7 @@ PAPER = "riihimaki2013"
 # a tenth of this limit
 EXACT = 1e-9
 # differences of fourth order leave 1e-11 of the value's size, which is up to a hundred here
-SLOPE = 1e-8
+DERIVATIVE = 1e-8
 
 LAWS: Mapping[str, own.Law] = MappingProxyType(
     {
@@ -140,9 +140,9 @@ def densities(case: Case) -> Iterable[tuple[str, float, float]]:
     w = np.log(hyper[..., columns])
     result = model.log_hyperprior(w)
     expected = [[_log_prior(w[k, b], case) for b in range(B)] for k in range(r)]
-    gradient = [[own.slope(lambda at: _log_prior(at, case), w[k, b]) for b in range(B)] for k in range(r)]
+    gradient = [[own.derivative(lambda at: _log_prior(at, case), w[k, b]) for b in range(B)] for k in range(r)]
     yield "log hyperprior", own.difference(result.value, expected), EXACT
-    yield "gradient of the log hyperprior", own.difference(result.gradient, gradient), SLOPE
+    yield "gradient of the log hyperprior", own.difference(result.gradient, gradient), DERIVATIVE
     beyond = np.where(np.arange(w.shape[-1]) == 0, 116.0, 0.0)
     yield "log hyperprior beyond e^115", float(np.isfinite(model.log_hyperprior(beyond).value)), 0.0
 
@@ -155,11 +155,11 @@ def densities(case: Case) -> Iterable[tuple[str, float, float]]:
 
     expected = [[density(np.log(hyper[k, b]), k, b) for b in range(B)] for k in range(r)]
     gradient = [
-        [own.slope(lambda at, k=k, b=b: density(at, k, b), np.log(hyper[k, b])) for b in range(B)]  # type: ignore[misc]
+        [own.derivative(lambda at, k=k, b=b: density(at, k, b), np.log(hyper[k, b])) for b in range(B)]  # type: ignore[misc]
         for k in range(r)
     ]
     yield "log N(v; 0, S + extra)", own.difference(result.value, expected), EXACT
-    yield "its gradient in log parameters", own.difference(result.gradient, gradient), SLOPE
+    yield "its gradient in log parameters", own.difference(result.gradient, gradient), DERIVATIVE
     joint = []
     for k in range(r):
         unit = own.unit_noise(case.likelihood) * np.eye(len(X))
@@ -182,11 +182,11 @@ def likelihoods(case: Case) -> Iterable[tuple[str, float, float]]:
     result = model.log_likelihood(values, sd, u)
     if case.likelihood in own.SMOOTH:
         expected = [own.log_likelihood(case.likelihood, f, model.y, 0.0) for f in values]
-        slopes = [
-            own.slope(lambda f: own.log_likelihood(case.likelihood, f, model.y, 0.0), values[k])
+        derivatives = [
+            own.derivative(lambda f: own.log_likelihood(case.likelihood, f, model.y, 0.0), values[k])
             for k in range(len(values))
         ]
-        yield "gradient of log p(y | f)", own.difference(model.log_likelihood_slope(values), slopes), SLOPE
+        yield "gradient of log p(y | f)", own.difference(model.log_likelihood_gradient(values), derivatives), DERIVATIVE
     elif case.likelihood == "probit":
         sign = np.where(model.y == 1, 1.0, -1.0)
         expected = [float(own.log_ndtr(sign * g[0] / s[0]).sum()) for g, s in zip(values, sd, strict=True)]
@@ -305,11 +305,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                         own.difference(
                             result.gradient,
                             [
-                                own.slope(lambda at: float(own.log_density(at, law, root=root)), np.array(x))  # noqa: B023
+                                own.derivative(lambda at: float(own.log_density(at, law, root=root)), np.array(x))  # noqa: B023
                                 for x in w
                             ],
                         ),
-                        SLOPE,
+                        DERIVATIVE,
                     ),
                 ],
                 f"{law[0]}{', on the root' if root else ''}",
@@ -354,15 +354,15 @@ def _witness_objective(
     witness: str, log_theta: Array, learn: tuple[str, ...], shared: bool, sits_on: str, density: str
 ) -> tuple[float, Array]:
     theta, C = np.exp(log_theta), len(log_theta)
-    value, slope = _smooth_evidence(log_theta), own.slope(_smooth_evidence, log_theta) / theta
+    value, derivative = _smooth_evidence(log_theta), own.derivative(_smooth_evidence, log_theta) / theta
     laws = {name: LAWS[name] for name in learn}
     if witness == "fast":
         from fast.core.hyper import ClassGradients, ClassHyper
         from fast.full_classes.learning import map_objective
 
         if shared:  # each row holds the sum over the classes
-            slope = np.broadcast_to(slope.sum(axis=0), slope.shape)
-        gradients = ClassGradients(slope[:, 0], slope[:, 1:-1], slope[:, -1])
+            derivative = np.broadcast_to(derivative.sum(axis=0), derivative.shape)
+        gradients = ClassGradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
         hyper = ClassHyper(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
         result = map_objective(
             value, gradients, hyper, learn, laws, shared=shared, sits_on=sits_on, map_density=density
@@ -372,7 +372,7 @@ def _witness_objective(
     from reference.riihimaki2013.type2 import type2_map_objective
 
     prior = Prior(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
-    parts = Gradients(slope[:, 0], slope[:, 1:-1], slope[:, -1])
+    parts = Gradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
     result = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, sits_on, density)
     return float(result[0]), np.asarray(result[1])
 
@@ -390,7 +390,7 @@ def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, sits_on:
 
     result, gradient = _witness_objective(witness, log_theta, learn, shared, sits_on, density)
     yield own.difference(result, value(free))
-    expected = own.slope(value, free)
+    expected = own.derivative(value, free)
     # fields in turn, classes within a field
     at = [own.positions((name,), d) for name in own.FIELDS if name in learn]
     order = [[columns.index(column) for column in part] for part in at]
@@ -417,4 +417,4 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                     gradients.append(gradient)
         why = "three sets of fields, shared or not, on the field or its root, mode in the value or its logarithm"
         yield Compared(max(values), EXACT, f"objective, {why}", witness, "definition")
-        yield Compared(max(gradients), SLOPE, f"gradient, {why}", witness, "differences of the definition")
+        yield Compared(max(gradients), DERIVATIVE, f"gradient, {why}", witness, "differences of the definition")

@@ -126,7 +126,7 @@ def log_smoothed(g: Array, sd: Array, own: Array, y: NDArray[np.int64], epsilon:
     return total
 
 
-def slope(function: Callable[[Array], float], at: Array, step: float = 2e-3) -> Array:
+def derivative(function: Callable[[Array], float], at: Array, step: float = 2e-3) -> Array:
     """Gradient of a function of one vector, by central differences of fourth order.
 
     The step leaves about step^4 of a fifth derivative, 1e-11 of the function's size, and as much rounding, eps/step.

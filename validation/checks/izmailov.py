@@ -1,7 +1,7 @@
 """izmailov2016: svi, vi-jj, vi-jj-full, vi-jj-hybrid and vi-taylor, witness by witness, below log Z, and in limits.
 
 The judge has its own form of what each method makes stationary (`Objective`): dense matrices and a trapezoidal rule.
-Both witnesses are held against its value and its slopes, so that a mistake which both make shows too.
+Both witnesses are held against its value and its derivatives, so that a mistake which both make shows too.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def of_vector(mean: Array, C: Array, vector: Array) -> tuple[Array, Array]:
     return mean + C @ vector[:m], C @ (np.eye(m) + T)
 
 
-def slopes_at_zero(function: Callable[[Array], float], size: int, step: float = 1e-4) -> Array:
+def derivatives_at_zero(function: Callable[[Array], float], size: int, step: float = 1e-4) -> Array:
     """Central differences at zero."""
     return np.array([(function(step * e) - function(-step * e)) / (2.0 * step) for e in np.eye(size)])
 
@@ -222,7 +222,7 @@ def _objective(subject: Subject, problem: Problem, solution: Solution) -> Callab
 
 
 def stationary(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    """Value and slopes of the judge's own objective at each witness's answer."""
+    """Value and derivatives of the judge's own objective at each witness's answer."""
     limit, why = identity_limit(problem)
     for witness in _WITNESSES:
         solution = context.solve(witness, subject.method, problem)
@@ -237,13 +237,13 @@ def stationary(context: Context, subject: Subject, problem: Problem) -> Iterable
             "dense",
         )
         yield Compared(
-            float(np.abs(slopes_at_zero(function, size)).max()),
+            float(np.abs(derivatives_at_zero(function, size)).max()),
             1e-6,
-            "in units of q(u) slopes of order one are the rule; steps of 1e-4 leave 1e-8 times third derivatives, "
+            "in units of q(u) derivatives of order one are the rule; steps of 1e-4 leave 1e-8 times third derivatives, "
             "rounding leaves 1e-15 of some 10 nat over 1e-4",
             solution.label,
             "0",
-            "largest slope in the parameters of q",
+            "largest entry of the gradient in the parameters of q",
         )
 
 
@@ -260,12 +260,12 @@ def projected_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
             return judge.log_posterior(mean + C @ a)
 
         yield Compared(
-            float(np.abs(slopes_at_zero(height, m)).max()),
+            float(np.abs(derivatives_at_zero(height, m)).max()),
             1e-6,
-            "the slope at the mode is zero; steps of 1e-4 leave 1e-8 times third derivatives",
+            "the derivative at the mode is zero; steps of 1e-4 leave 1e-8 times third derivatives",
             solution.label,
             "0",
-            "largest slope, in standard deviations",
+            "largest entry of the gradient, in standard deviations",
         )
         axes = h * np.eye(m)
         hessian = [[(height(a + b) - height(a - b) - height(b - a) + height(-a - b)) / (4.0 * h * h) for b in axes]
@@ -360,7 +360,7 @@ def _comparing(extract: Callable[[Solution], Any]) -> _Function:
     return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
 
 
-def _slope_in(name: str) -> _Function:
+def _derivative_in(name: str) -> _Function:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
@@ -370,7 +370,7 @@ for _subject in METHODS:
     for _name, _question in identity.GRADIENTS.items():
         # a full GP has no inducing inputs to differentiate by
         _where = (_SPARSE, ("toy-sparse", "wine")) if _name == "Z" else (_QUICK, _FULL)
-        _add("identity", _subject, f"gradient_{_name}", _question, _slope_in(_name), *_where)
+        _add("identity", _subject, f"gradient_{_name}", _question, _derivative_in(_name), *_where)
     _add(
         "identity",
         _subject,
@@ -387,7 +387,7 @@ for _subject in METHODS:
          ("toy",), ("toy-sparse",))  # fmt: skip
     _add("invariance", _subject, "classes", "Does swapping the classes mirror the answer?", invariance.flipped_classes,
          ("toy",), ("toy-sparse",))  # fmt: skip
-    _add("slope", _subject, "stationary", "Is the judge's own objective stationary at the answer, and equal to it?",
+    _add("derivative", _subject, "stationary", "Is the judge's objective stationary at the answer, and equal to it?",
          stationary, TINY)  # fmt: skip
     _add("bound", _subject, "equality", "Is the answer log Z = -n log 2 when the prior variance vanishes?",
          bound.equality, TINY)  # fmt: skip
@@ -429,5 +429,5 @@ _add("limit", JJ, "x-gpc", "Is vi-jj at its fixed point x-gpc exactly?",
 _add("bound", JJ, "below_svi", "Does the local bound stay below the maximum of (11)?",
      lambda context, _, problem: below_svi(context, problem), _QUICK, _FULL)  # fmt: skip
 _add("bound", JJ, "monotone", "Do the updates never lower the bound?", bound.monotone, _QUICK, _FULL)
-_add("slope", TAYLOR, "projected_mode", "Is μ the mode of the projected posterior, and Σ its inverse Hessian?",
+_add("derivative", TAYLOR, "projected_mode", "Is μ the mode of the projected posterior, and Σ its inverse Hessian?",
      lambda context, _, problem: projected_mode(context, problem), TINY)  # fmt: skip

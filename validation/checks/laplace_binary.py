@@ -246,7 +246,7 @@ def _comparing(extract: Callable[[Solution], Any]) -> _Function:
     return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
 
 
-def _slope_in(name: str) -> _Function:
+def _derivative_in(name: str) -> _Function:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
@@ -257,7 +257,7 @@ def _of_both_links(function: _Function) -> _Function:
 for _name, _question in identity.FIELDS.items():
     _add("identity", _name, _question, _comparing(identity.field(_name)), _QUICK, _FULL)
 for _name in _HYPER:
-    _add("identity", f"gradient_{_name}", identity.GRADIENTS[_name], _slope_in(_name), _QUICK, _FULL)
+    _add("identity", f"gradient_{_name}", identity.GRADIENTS[_name], _derivative_in(_name), _QUICK, _FULL)
 _add("identity", "site_precision", "Do both have the same curvatures at the mode?",
      _comparing(lambda solution: solution.local.get("site_precision")), _SMALL, ("toy-steep",))  # fmt: skip
 _add("identity", "probit", "Do both agree with the probit link?",
@@ -269,7 +269,7 @@ _add("limit", "definition", "Are mode, covariances, log Z and probabilities the 
 _add("limit", "vi-taylor", "Is it the expansion of vi-taylor on a full GP?", _of_both_links(expanded), _SMALL,
      ("toy-steep", "iris"))  # fmt: skip
 _add("limit", "softmax", "Is it the softmax method with two classes?", two_classes, _SMALL, ("toy-steep", "iris"))
-_add("slope", "gradient_definition", "Is the gradient the total one of the judge's own log Z?",
+_add("derivative", "gradient_definition", "Is the gradient the total one of the judge's own log Z?",
      _of_both_links(derivatives), ("three-points", "toy"), ("toy-steep",))  # fmt: skip
 _add("bound", "equality", "Is log Z = -n log 2 where the prior variance vanishes?", _of_both_links(bound.equality),
      _SMALL)  # fmt: skip

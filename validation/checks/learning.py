@@ -170,7 +170,7 @@ def _pep() -> tuple[Run, ...]:
 
 # where all classes are alike every label has probability 1/C, whatever the parameters that they share
 _ALIKE = (
-    "at q = p the slope in the shared prior is rounding of 1e-16, which Adam, whose smallest divisor is 1e-8, turns "
+    "at q = p the gradient in the shared prior is rounding of 1e-16, which Adam, whose smallest divisor is 1e-8, turns "
     "into steps of 1e-9; in the steps after it curvatures of 1e3 and less make 1e-5 of that"
 )
 
@@ -262,7 +262,9 @@ def _nested() -> tuple[Run, ...]:
     return (*ways, *(run._replace(full=True) for run in _full(kind)[2:3]))
 
 
-_INNER_SEARCH = "a step of the parameters is a search of its own, which stops at slopes of 1e-6 over curvatures of 1/10"
+_INNER_SEARCH = (
+    "a step of the parameters is a search of its own, which stops at derivatives of 1e-6 over curvatures of 1/10"
+)
 
 RUNS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
     {

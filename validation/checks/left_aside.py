@@ -172,13 +172,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         stacked = np.concatenate([np.diag(column) for column in pi.T])
         return np.eye(3 * n) + K @ (np.diag(pi.T.ravel()) - stacked @ stacked.T)
 
-    slope, step = np.zeros(3 * n), 1e-5
+    derivative, step = np.zeros(3 * n), 1e-5
     for entry in range(3 * n):
         moved = np.zeros(3 * n)
         moved[entry] = step
         ahead, behind = (curvature(mode + sign * moved.reshape(3, n).T) for sign in (1.0, -1.0))
-        slope[entry] = -0.25 * (np.linalg.slogdet(ahead)[1] - np.linalg.slogdet(behind)[1]) / step
-    mean = mode.T.ravel() + np.linalg.solve(curvature(mode), K @ slope)
+        derivative[entry] = -0.25 * (np.linalg.slogdet(ahead)[1] - np.linalg.slogdet(behind)[1]) / step
+    mean = mode.T.ravel() + np.linalg.solve(curvature(mode), K @ derivative)
     got = laplace.mean_corrected(posterior).mean.T.ravel()
     # central differences at 1e-5: 1e-10 of their third derivative, and rounding over the step
     yield Compared(_apart((got,), (mean,)), 1e-8, "eight data of three classes", "fast", "definition")
@@ -631,13 +631,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for var in ([0.7, 1.3, 0.4, 2.0], [0.7, 0.0, 0.4, 2.0], [0.7, 0.0, 0.0, 2.0], [1.6, 0.0, 0.0, 0.0],
                 [0.05, 1.3, 0.0, 0.4]):  # fmt: skip
         at = datum_tilted(mean, np.array(var), 0)
-        step, slopes, bends = 1e-5, np.empty(4), np.empty(4)
+        step, derivatives, bends = 1e-5, np.empty(4), np.empty(4)
         for k in range(4):
             move = step * np.eye(4)[k]
             up, down = (datum_tilted(mean + sign * move, np.array(var), 0) for sign in (1.0, -1.0))
-            slopes[k] = (up.log_norm - down.log_norm) / (2.0 * step)
-            bends[k] = -(up.slope[k] - down.slope[k]) / (2.0 * step)
+            derivatives[k] = (up.log_norm - down.log_norm) / (2.0 * step)
+            bends[k] = -(up.derivative[k] - down.derivative[k]) / (2.0 * step)
         known = sum(v == 0.0 for v in var)
-        gap = _apart((at.slope, at.curvature), (slopes, bends))
+        gap = _apart((at.derivative, at.curvature), (derivatives, bends))
         yield Compared(gap, 1e-6, f"{known} of four values known: differences over 1e-5 leave 1e-9 and 1e-15 / 1e-5",
                        "reference", "finite differences")  # fmt: skip

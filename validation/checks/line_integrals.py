@@ -26,8 +26,8 @@ _WEIGHTS = 0.16 * 0.5 * np.pi * np.cosh(_T) / np.square(np.cosh(0.5 * np.pi * np
 EXACT = 1e-11
 _WHY = "the judge's own rule, whose panels are a tenth of a standard deviation or half a bend; logarithms are below 1e3"
 # a difference of step h leaves h²/6 of a third derivative, and 1e-13/h of rounding
-_STEP, SLOPE = 1e-4, 1e-6
-_WHY_SLOPE = "differences of step 1e-4 of the judge's own rule, in units of the narrowest factor"
+_STEP, DERIVATIVE = 1e-4, 1e-6
+_WHY_DERIVATIVE = "differences of step 1e-4 of the judge's own rule, in units of the narrowest factor"
 
 
 def log_integral(mean: float, sd: float, offsets: Array, scales: Array, signs: Array) -> float:
@@ -94,31 +94,39 @@ def _held(actual: object, expected: object, limit: float, why: str, left: str) -
     problems=(NO_PROBLEM,),
 )
 def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """Values, slopes and nodes of reference's integrals."""
+    """Values, derivatives and nodes of reference's integrals."""
     from reference.common._largest import line_integral
     from reference.common._probit_line import probit_line
 
     offsets, scales, signs = (np.array([getattr(row, name) for row in ROWS]) for name in Row._fields[2:])
     mean, var = np.array([row.mean for row in ROWS]), np.array([row.var for row in ROWS])
     result = line_integral(mean, var, offsets, scales, signs)
-    value, slope = np.empty(len(ROWS)), np.empty(len(ROWS))
+    value, derivative = np.empty(len(ROWS)), np.empty(len(ROWS))
     for i, sd in enumerate(np.sqrt(var)):
         h = _STEP * float(np.where(scales[i] > 0.0, scales[i], 1.0).min())
         value[i], up, down = (
             log_integral(mean[i], sd, offsets[i] - shift, scales[i], signs[i]) for shift in (0.0, h, -h)
         )
-        slope[i] = (up - down) / (2.0 * h)
+        derivative[i] = (up - down) / (2.0 * h)
     yield _held(result.log_norm, value, EXACT, f"logarithms; {_WHY}", "reference")
-    # row by row: slopes are of different size
+    # row by row: derivatives are of different size
     for i in range(len(ROWS)):
-        yield _held(result.slope[i], slope[i], 3e-6, f"by a shift of the factors, row {i}; {_WHY_SLOPE}", "reference")
+        yield _held(
+            result.derivative[i],
+            derivative[i],
+            3e-6,
+            f"by a shift of the factors, row {i}; {_WHY_DERIVATIVE}",
+            "reference",
+        )
     # a point mass on the wrong side of a step, and a step that leaves nothing
     none = line_integral(
         np.array([-0.7, 0.2]), np.array([0.0, 0.3]), np.array([[0.1, -0.6], [0.5, 0.1]]),
         np.array([[0.7, 0.0], [0.0, 0.0]]), np.array([[1.0, 1.0], [1.0, -1.0]]),
     )  # fmt: skip
-    wrong = float((none.log_norm != -np.inf).sum() + (none.slope != 0.0).sum())
-    yield Compared(wrong, 0.0, "nothing is left: no probability, and no slope", "reference", "definition", "numbers")
+    wrong = float((none.log_norm != -np.inf).sum() + (none.derivative != 0.0).sum())
+    yield Compared(
+        wrong, 0.0, "nothing is left: no probability, and zero gradient", "reference", "definition", "numbers"
+    )
     for i in (0, 4):
         line = probit_line(mean[i], var[i], offsets[i], scales[i])
         yield _held(line.log_norm, value[i], EXACT, f"nodes that stand for the integrand; {_WHY}", "reference")
@@ -126,7 +134,7 @@ def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
         h = _STEP * float(np.sqrt(var[i]))
         up, down = (log_integral(mean[i] + a, float(np.sqrt(var[i])), offsets[i], scales[i], signs[i]) for a in (h, -h))
         tilted = mean[i] + var[i] * (up - down) / (2.0 * h)
-        yield _held(line.weights @ line.s, tilted, SLOPE, f"their mean; {_WHY_SLOPE}", "reference")
+        yield _held(line.weights @ line.s, tilted, DERIVATIVE, f"their mean; {_WHY_DERIVATIVE}", "reference")
 
 
 # means, variances, label: few and many classes, a label far behind, sharp ratios, values known exactly
@@ -176,7 +184,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         why = f"differences of step 1e-3 of the second narrowest deviation; {told}"
         for left, log_p, g, c in (
             ("reference", own.log_p, own.first, own.curvature),
-            ("fast", fast.log_mass, fast.slope, fast.curvature),
+            ("fast", fast.log_mass, fast.derivative, fast.curvature),
         ):
             yield _held(log_p[0], value, EXACT, f"log P; {told}; {_WHY}", left)
             scale = float(np.abs(first).max())
@@ -193,7 +201,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         gap = np.where(sharp, 0.0, fast.by_variance[0] - by_var) / scale
         yield _held(gap, np.zeros(C), 1e-5, f"by variances; differences of a thousandth of each; {told}", "fast")
         wanted = own.curvature + own.first**2
-        yield _held(own.second, wanted, 1e-8, f"P'' over P is that of log P and its slope squared; {told}", "reference")
+        yield _held(
+            own.second, wanted, 1e-8, f"P'' over P is that of log P and its derivative squared; {told}", "reference"
+        )
         yield _held(_largest.log_largest(mean, var, y)[0], value, EXACT, f"log P alone; {told}", "reference")
         yield _held(
             _largest.log_not_largest(mean, var, y)[0] - other, 0.0, 1e-10, f"its complement; {told}", "reference"

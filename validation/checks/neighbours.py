@@ -77,9 +77,9 @@ def _compared(context: Context, method: str, kind: str, module: Any, options: di
                 new = old.copy()
                 new[at] *= np.exp(sign * _STEP)
                 ends.append(answers(prior._replace(**{field: new}))[evidence].value)
-            slope = (ends[0] - ends[1]) / (2.0 * _STEP)
+            derivative = (ends[0] - ends[1]) / (2.0 * _STEP)
             gradient = float(np.ravel(fit.gradients[field])[number]) * float(old[at])
-            yield Compared(abs(slope - gradient), 1e-6,
+            yield Compared(abs(derivative - gradient), 1e-6,
                            f"{kind}: {field}{list(at)}; steps of {_STEP:g} in a logarithm leave 1e-9 / 1e-5 of log Z",
                            "reference", "its gradient", "nat a logarithm")  # fmt: skip
 

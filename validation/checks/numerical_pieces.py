@@ -68,7 +68,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     z = sign * mean / np.sqrt(1.0 + var)
     hazard = np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2.0 * np.pi)
     link = log_expected_probit(sign, mean, var)
-    worst = max(_apart(link.value, log_ndtr(z)), _apart(link.slope, sign * hazard / np.sqrt(1.0 + var)),
+    worst = max(_apart(link.value, log_ndtr(z)), _apart(link.derivative, sign * hazard / np.sqrt(1.0 + var)),
                 _apart(link.curvature, -hazard * (hazard + z) / (1.0 + var)))  # fmt: skip
     yield Compared(worst, 1e-9, "log E Φ(y f) and its derivatives", "fast", "definition")
 
@@ -104,15 +104,17 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     mass = np.exp(log_terms) @ _W
     weight = np.exp(log_terms) * _W / mass[:, None]
     r = np.exp(-0.5 * t**2 - log_ndtr(t)) / np.sqrt(2.0 * np.pi)
-    slope = np.einsum("nu,nuj->nj", weight, r)
-    second = np.einsum("nj,nl->njl", slope, slope) - np.einsum("nu,nuj,nul->njl", weight, r, r)
+    derivative = np.einsum("nu,nuj->nj", weight, r)
+    second = np.einsum("nj,nl->njl", derivative, derivative) - np.einsum("nu,nuj,nul->njl", weight, r, r)
     index = np.arange(3)
     second[:, index, index] += np.einsum("nu,nuj->nj", weight, r * (r + t))
     # derivative of r is -r (r + t); off the diagonal only the covariance of the hazards is left, on it r² comes back
     region = region_moments(a, b, curvature=True)
-    worst = max(_apart(region.log_mass, np.log(mass)), _apart(region.hazards, slope), _apart(region.curvature, second))
+    worst = max(
+        _apart(region.log_mass, np.log(mass)), _apart(region.hazards, derivative), _apart(region.curvature, second)
+    )
     alone = region_moments(a, b, moments=True)
-    worst = max(worst, _apart(alone.hazards, slope), float(alone.curvature is not None))
+    worst = max(worst, _apart(alone.hazards, derivative), float(alone.curvature is not None))
     yield Compared(worst, 1e-9, "mass, hazards and curvature of a product of normal tails", "fast", "definition")
 
 
@@ -148,7 +150,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                      [0.0, 2.0, -1.0], [5.0, -4.0, 0.0]])  # fmt: skip
     var = np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 1.0], [0.5, 0.0, 0.0], [0.0, 0.0, 0.4], [0.0, 0.0, 0.0],
                     [0.0, 3.0, 0.0], [0.2, 1e-4, 9.0]])  # fmt: skip
-    worst, slopes, zeros = 0.0, 0.0, 0
+    worst, derivatives, zeros = 0.0, 0.0, 0
     for label in range(3):
         y = np.full(len(mean), label)
         wanted = np.array([win(m, v, label) for m, v in zip(mean, var, strict=True)])
@@ -156,7 +158,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         worst = max(worst, float(np.abs(np.exp(result.log_mass) - wanted).max()))
         bare = argmax_moments(mean, var, y, moments=False)
         worst = max(worst, float(np.abs(np.exp(bare.log_mass) - wanted).max()))
-        zeros += bare.slope.size + int(np.sum(result.slope[wanted == 0.0] != 0.0))
+        zeros += bare.derivative.size + int(np.sum(result.derivative[wanted == 0.0] != 0.0))
         lost = np.sum([[win(m, v, k) for m, v in zip(mean, var, strict=True)] for k in range(3) if k != label], axis=0)
         worst = max(worst, float(np.abs(losing_probability(mean, var, y) - lost).max()))
         for k in range(3):
@@ -169,11 +171,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 argmax_moments(up, var[smooth], y[smooth]).log_mass
                 - argmax_moments(down, var[smooth], y[smooth]).log_mass
             ) / 2e-4
-            slopes = max(slopes, float(np.abs(result.slope[smooth, k] - change).max(initial=0.0)))
+            derivatives = max(derivatives, float(np.abs(result.derivative[smooth, k] - change).max(initial=0.0)))
     # the integrand has a step where a rival is known: half a node of 5e-4
     yield Compared(worst, 3e-4, "a sum over 38 001 nodes, which a known rival cuts between two", "fast", "definition")
-    yield Compared(slopes, 1e-6, "slopes of log P in the means, by differences of 1e-4", "fast", "differences")
-    yield Compared(float(zeros), 0.0, "no slope where P is zero, none where none is asked for", "fast", "definition",
+    yield Compared(
+        derivatives, 1e-6, "derivatives of log P in the means, by differences of 1e-4", "fast", "differences"
+    )
+    yield Compared(float(zeros), 0.0, "gradient 0 where P is zero, none where none is asked for", "fast", "definition",
                    "entries")  # fmt: skip
     found_p = class_probabilities(mean, var)
     yield Compared(

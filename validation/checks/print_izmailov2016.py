@@ -1,7 +1,7 @@
 """Printed equations of izmailov2016 that no solver of `reference` needs, on what `fast` found.
 
-Bounds, laws and slopes are evaluated on `fast`'s q(u) and ξ and must give back its latent moments and its bound. What
-no fixed point knows is held against scipy's laws, integrals and dense algebra.
+Bounds, laws and derivatives are evaluated on `fast`'s q(u) and ξ and must give back its latent moments and its bound.
+What no fixed point knows is held against scipy's laws, integrals and dense algebra.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
         expected = mixture(z[1:], nu)
         result = kernels.matern_profile(z, nu)
         yield held(f"Matérn by a mixture, {nu:g}", result.value[1:], expected, "a trapezoidal rule")
-        slope = mixture(z[2:], nu - 1.0) * nu / (nu - 1.0) if nu > 2.0 else result.decline[2:]
-        yield held(f"slope by a mixture, {nu:g}", result.decline[2:], slope, "a trapezoidal rule")
+        derivative = mixture(z[2:], nu - 1.0) * nu / (nu - 1.0) if nu > 2.0 else result.decline[2:]
+        yield held(f"derivative by a mixture, {nu:g}", result.decline[2:], derivative, "a trapezoidal rule")
     small = kernels.matern_profile(z[1:2], 130.0)
     lost = (1.0 - small.value) * 4.0 * 129.0 / z[1] ** 2
     yield held("Matérn near zero", lost, [1.0], "its series", limit=1e-3,
@@ -332,7 +332,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=SPARSE,
 )
 def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """The expansion, the bound with it, and its slope in ξ."""
+    """The expansion, the bound with it, and its derivative in ξ."""
     answer, mu, Sigma, mean, var = solved(context, "vi-taylor", problem)
     K, xi = given(problem), answer.local["xi"]
     matrices = K.K_ZZ, K.K_XZ, np.diag(K.K_XX)
@@ -365,15 +365,21 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
             for h in (1.0, 2.0)
         )
         by_differences.append((4.0 * near - wide) / 3.0)
-    slope = taylor.taylor_xi_slope(away, mean, var, K.y)
-    yield held("slope in ξ", slope, by_differences, "differences of the bound", limit=1e-7,
+    derivative = taylor.taylor_xi_derivative(away, mean, var, K.y)
+    yield held("derivative in ξ", derivative, by_differences, "differences of the bound", limit=1e-7,
                 because="steps of 1e-3 and 2e-3, extrapolated, leave 1e-12; rounding 1e-12 over the step")  # fmt: skip
     third = K.y * p * (1.0 - p) * (2.0 * p - 1.0)
     read = 0.5 * third * (mean - away) ** 2
-    yield from misprint("slope in ξ", errata.taylor_xi_slope_as_printed(away, mean, var, K.y), read, slope, 0.1)
-    at_mean = taylor.taylor_xi_slope(mean, mean, var, K.y)
     yield from misprint(
-        "slope at ξ = m", errata.taylor_xi_slope_as_printed(mean, mean, var, K.y), np.zeros(problem.n), at_mean, 0.1
+        "derivative in ξ", errata.taylor_xi_derivative_as_printed(away, mean, var, K.y), read, derivative, 0.1
+    )
+    at_mean = taylor.taylor_xi_derivative(mean, mean, var, K.y)
+    yield from misprint(
+        "derivative at ξ = m",
+        errata.taylor_xi_derivative_as_printed(mean, mean, var, K.y),
+        np.zeros(problem.n),
+        at_mean,
+        0.1,
     )
 
 

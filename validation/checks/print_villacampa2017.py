@@ -157,7 +157,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=THRESHOLD,
 )
 def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """Factor by factor: cavity, log Z and its slopes, tilted moments, the factor that is recovered from them."""
+    """Factor by factor: cavity, log Z and its derivatives, tilted moments, the factor that is recovered from them."""
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
     K, q, sites = given(problem), law(answer), coefficients(answer)
@@ -200,11 +200,11 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
         note("(34)", factors.pairwise_log_normaliser(a[y], a[k], b[y], b[k]), answer.local["log_tilted_norm"][i, k])
         for j in (y, k):
             v = K.upsilon[j, i]
-            slope = (factors.dlogz_dmean_label if j == y else factors.dlogz_dmean_other)(ratio.beta, b_sum, v)
-            slope_cov = factors.dlogz_dcov(*ratio, b_sum, v)
+            derivative = (factors.dlogz_dmean_label if j == y else factors.dlogz_dmean_other)(ratio.beta, b_sum, v)
+            derivative_cov = factors.dlogz_dcov(*ratio, b_sum, v)
             tilted = cavity.Cavity(
-                factors.tilted_mean(*cavities[j], slope),
-                factors.tilted_covariance(cavities[j].cov, slope, slope_cov),
+                factors.tilted_mean(*cavities[j], derivative),
+                factors.tilted_covariance(cavities[j].cov, derivative, derivative_cov),
             )
             note("(39), (40) in (43), (44)", tilted.mean, q.mean[j])
             note("(41), (42) in (45), (46)", tilted.cov, q.cov[j])
@@ -331,14 +331,14 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("improper cavities", refined.n_improper, answer.n_improper, "fast")
     # from factors of one: the cavity is the prior, with mean zero
     expected = posterior.Coefficients(*(np.zeros((problem.n, C)) for _ in range(4)))
-    slope = np.sqrt(2.0 / np.pi)
+    derivative = np.sqrt(2.0 / np.pi)
     for i, y, k in pairs(problem):
         # K_ZZ holds jitter: the latent variance is what is left given u, and what u says
         b_sum = sum(K.cond_var[j, i] + K.upsilon[j, i] @ K.K_ZZ[j] @ K.upsilon[j, i] for j in (y, k))
         for j, c1, c2, sign in ((y, *expected[:2], 1.0), (k, *expected[2:], -1.0)):
             observed = K.upsilon[j, i] @ K.K_ZZ[j] @ K.upsilon[j, i]
-            c1[i, k] = 1.0 / (b_sum / slope**2 - observed)
-            c2[i, k] = sign * slope / np.sqrt(b_sum) * (1.0 + c1[i, k] * observed)
+            c1[i, k] = 1.0 / (b_sum / derivative**2 - observed)
+            c2[i, k] = sign * derivative / np.sqrt(b_sum) * (1.0 + c1[i, k] * observed)
     start = posterior.Coefficients(*(np.zeros((problem.n, C)) for _ in range(4)))
     prior = posterior.Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
     new, there, _ = factors.parallel_ep_sweep(start, prior, problem.y, K.k_xx, K.K_XZ, K.K_ZZ, 0.3)
@@ -374,11 +374,11 @@ def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
         c1, c2 = answer.local["site_precision"][i], answer.local["site_shift"][i]
         mean, var = (p - c2 * v) / (1.0 - c1 * v), v / (1.0 - c1 * v) + K.cond_var[:, i]
         tilt = datum.datum_tilted(mean, var, int(y))
-        for part, value in zip(results, (tilt.log_norm, mean + var * tilt.slope, var - var**2 * tilt.curvature),
+        for part, value in zip(results, (tilt.log_norm, mean + var * tilt.derivative, var - var**2 * tilt.curvature),
                                strict=True):  # fmt: skip
             part.append(value)
     yield held("log Z of (3)", results[0], answer.local["log_tilted_norm"], "fast")
-    yield held("means by slopes of (3)", results[1], answer.latent_mean, "fast")
+    yield held("means by derivatives of (3)", results[1], answer.latent_mean, "fast")
     yield held("variances by curvatures of (3)", results[2], [np.diag(part) for part in answer.latent_cov], "fast")
     # two values that are known: what is above both is a tail of a Gaussian
     mean, var = np.array([0.3, -0.2, 0.5]), np.array([0.0, 1.7, 0.0])

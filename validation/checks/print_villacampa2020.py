@@ -49,21 +49,21 @@ def missed(equation: str, as_printed: Any, right: Any, gap: Any) -> Iterable[Com
     return misprint(equation, as_printed, np.asarray(right, dtype=float) + gap, right, _MARGIN, floor=_FLOOR)
 
 
-def slope(function: Callable[[float], float], unit: float = 1.0) -> float:
+def derivative(function: Callable[[float], float], unit: float = 1.0) -> float:
     """Derivative at 0, five points, good to 1e-10 of a smooth function that changes over `unit`."""
     h = 2e-3 * unit
     near, far = function(h) - function(-h), function(2.0 * h) - function(-2.0 * h)
     return (8.0 * near - far) / (12.0 * h)
 
 
-def slopes(function: Callable[[Array], float], at: Array, unit: float = 1.0) -> Array:
+def derivatives(function: Callable[[Array], float], at: Array, unit: float = 1.0) -> Array:
     """Derivatives in every entry of an array, all of them free."""
     values = np.empty(at.size)
     for j in range(at.size):
         away = np.zeros(at.size)
         away[j] = 1.0
         move = away.reshape(at.shape)
-        values[j] = slope(lambda t, move=move: function(at + t * move), unit)  # type: ignore[misc]
+        values[j] = derivative(lambda t, move=move: function(at + t * move), unit)  # type: ignore[misc]
     return values.reshape(at.shape)
 
 
@@ -171,7 +171,7 @@ class Sites(Found):
         self.log_z = np.array([self.model.log_powers(alpha, *self.cavity[i])[i] for i in range(self.n)])
         moments = [self._tilted(i) for i in range(self.n)]
         self.tilted_f, self.tilted_ff = (np.array(part) for part in zip(*moments, strict=True))
-        # Gaussian identities: slopes of log E in the mean and the variance of a latent value
+        # Gaussian identities: derivatives of log E in the mean and the variance of a latent value
         self.g = (self.tilted_f - self.a) / self.b
         self.dv = 0.5 * ((self.tilted_ff + (self.tilted_f - self.a) ** 2) / self.b - 1.0) / self.b
         # u given f is Gaussian and the label sees f alone
@@ -332,18 +332,18 @@ def factors(context: Context, problem: Problem) -> Iterable[Outcome]:
 
             told = "five-point differences, good to 1e-10"
             unit = float(np.sqrt(at.b[i, k]))
-            by_mean = slopes(lambda x, V=V, f=log_norm: f(x, V), m, unit)  # type: ignore[misc]
+            by_mean = derivatives(lambda x, V=V, f=log_norm: f(x, V), m, unit)  # type: ignore[misc]
             yield same("(A.12)", r.dlogz_dmean(g, u), by_mean, "differences of log Z_i", why=told)
-            by_cov = slopes(lambda x, m=m, f=log_norm: f(m, x), V, unit**2)  # type: ignore[misc]
+            by_cov = derivatives(lambda x, m=m, f=log_norm: f(m, x), V, unit**2)  # type: ignore[misc]
             yield same("(A.13)", r.dlogz_dcov(dv, u), by_cov, "differences of log Z_i", why=told)
             yield same("(A.14)", r.tilted_mean(m, V, g, u), new_m, "truncated Gaussian moments")
             yield same("(A.15)", r.tilted_covariance(V, g, dv, u), new_V, "truncated Gaussian moments")
             yield same("(A.16) first line", r.factor_precision_from_moments(new_V, V), alpha * at.T[i, k], "fast")
-            yield same("(A.16) last line", r.factor_precision_from_slopes(g, dv, u, V), alpha * at.T[i, k], "fast")
+            yield same("(A.16) last line", r.factor_precision_from_derivatives(g, dv, u, V), alpha * at.T[i, k], "fast")
             yield same("(A.17)", r.update_c1(g, dv, u, V, alpha), c1, "fast: its own site")
             linear = r.factor_linear_from_moments(new_m, new_V, m, V)
             yield same("(A.19) first line", linear, alpha * at.t[i, k], "fast: its own site")
-            linear = r.factor_linear_from_slopes(g, c1, u, m, V, alpha)
+            linear = r.factor_linear_from_derivatives(g, c1, u, m, V, alpha)
             yield same("(A.19) last line", linear, alpha * at.t[i, k], "fast: its own site")
             yield same("(A.20)", r.update_c2(g, c1, u, m, V, alpha), at.c2[i, k], "fast: its own site")
     naturals = [
@@ -562,7 +562,7 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
             K = moved_matrices(problem, k, t)[0]
             return float(-0.5 * np.linalg.slogdet(K)[1] - 0.5 * np.trace(np.linalg.solve(K, moment)))
 
-        prior_part = slope(expected)
+        prior_part = derivative(expected)
         yield same("(A.29), (A.30)", gr.prior_term_gradient(matrix, dK), prior_part, "differences of E_q log p(u)")
         # the two terms of each datum: theta of the cavity moves as the prior's does, natural parameters of sites held
         inner, parts = [], []
@@ -578,7 +578,7 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
                 var[k] = kappa[i] - X[i] @ moved + moved @ V @ moved
                 return float(np.log(at.latent_power(i, mean, var, alpha)))
 
-            inner.append(slope(log_norm))
+            inner.append(derivative(log_norm))
             left = at.cavity_V[i, k] + np.outer(at.cavity_m[i, k], at.cavity_m[i, k])
             inverse = at.model.K_inv[k]
             parts.append(0.5 * float(np.sum((left - moment) * (inverse @ dK @ inverse))))
@@ -673,7 +673,7 @@ def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
     data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
     whole = at.y, at.matrices, problem.epsilon, alpha
     yield same("u22-apep-objective", energies.apep_objective(at.q, *whole), at.log_evidence, "fast: log Z")
-    away = posterior.Gaussians(at.u, 0.8 * at.V)  # no optimum, where slopes would hide small errors of q
+    away = posterior.Gaussians(at.u, 0.8 * at.V)  # no optimum, where derivatives would hide small errors of q
     value = at.model.energy("apep", alpha, at.u, 0.8 * at.V)
     yield same("u22-apep-objective away from it", energies.apep_objective(away, *whole), value)
     for count in (at.n, 3.0 * at.n):
@@ -699,7 +699,7 @@ def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield Compared(
             relative_difference(left, right),
             1e-6,
-            f"{name}: {told}; a search that ends at slopes of 1e-9 nat is some 1e-8 away",
+            f"{name}: {told}; a search that ends at derivatives of 1e-9 nat is some 1e-8 away",
             "print apep with a Gaussian factor",
             "fast",
         )
@@ -798,8 +798,8 @@ def bounds(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/divergence",
     paper=PAPER,
-    question="On the latent values under fast's cavities, is (7) the slope of (6), and does only the corrected local "
-    "divergence of section 2.3 see the label?",
+    question="On the latent values under fast's cavities, is (7) the gradient of (6), and does only the corrected "
+    "local divergence of section 2.3 see the label?",
     problems=_TINY,
 )
 @folded
@@ -850,7 +850,7 @@ def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     start = np.array([mean / var, -0.5 / var])
     gradients = d.alpha_divergence_gradient(log_p, mean, var, alpha, lower, upper)
-    numeric = np.array([slope(lambda t, j=j: value(start + t * np.eye(2)[j]), 0.05) for j in (0, 1)])  # type: ignore[misc]
+    numeric = np.array([derivative(lambda t, j=j: value(start + t * np.eye(2)[j]), 0.05) for j in (0, 1)])  # type: ignore[misc]
     yield same("(7)", gradients, numeric, "differences of (6)", why="five-point differences, good to 1e-10")
     # section 2.3: with the exact function the divergence of q is KL[q||p]; with its Gaussian it is zero at this very q
     right = float(np.sum(np.exp(own) * (own - exact)) * h)

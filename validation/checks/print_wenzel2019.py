@@ -184,9 +184,9 @@ def on_circle(function: Callable[[Any], Any], at: float, order: int) -> float:
 
 def euclidean(given: Case, mu: Array, Sigma: Array, c: Array) -> tuple[Array, Array]:
     """Gradients of the bound in mu and, symmetric, in Sigma."""
-    slope = complex_step(lambda x: bound_of(given, x, Sigma, c), mu)
+    derivative = complex_step(lambda x: bound_of(given, x, Sigma, c), mu)
     steep = complex_step(lambda x: bound_of(given, mu, x, c), Sigma)
-    return slope, 0.5 * (steep + steep.T)
+    return derivative, 0.5 * (steep + steep.T)
 
 
 # -- checks --------------------------------------------------------------------------------------------------------
@@ -271,8 +271,8 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("A.5, equality", both.gibbs_mackay, both.augmented, "left side and right side")
     z = np.append(y * f, 1.7)
     at = np.append(c, 0.0)
-    slope = np.append((expit(c) - 0.5) / (2.0 * c), 0.125)
-    direct = np.log(expit(at)) + 0.5 * (z - at) - slope * (z * z - at * at)
+    derivative = np.append((expit(c) - 0.5) / (2.0 * c), 0.125)
+    direct = np.log(expit(at)) + 0.5 * (z - at) - derivative * (z * z - at * at)
     yield held("A.5, Gibbs and MacKay", gibbs_mackay.gibbs_mackay_bound(z, at), direct, "logistic function; c = 0 too")
     assert value is not None
     original = elbo(problem, law_of(given.solution))
@@ -316,7 +316,7 @@ def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(PROBLEM,),
 )
 def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """Slopes vanish at fast's q and c, and are those of the bound beside them."""
+    """Derivatives vanish at fast's q and c, and are those of the bound beside them."""
     given = case(context, problem)
     dense, y, theta, mu, Sigma = given.dense, given.y, given.theta, given.mu, given.Sigma
     inverse, kappa = dense.inverse, dense.kappa
@@ -335,13 +335,15 @@ def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("(16)", updates.gradient_mu(mu, theta, kappa, y, inverse), zero(mu), "nothing moves", floor=floor)
     # beside the fixed point they are derivatives
     u, S = given.u, given.S
-    slope, steep = euclidean(given, u, S, given.c)
+    derivative, steep = euclidean(given, u, S, given.c)
     yield held("(15)", updates.gradient_sigma(S, theta, kappa, inverse), steep, "complex steps in Sigma")
-    yield held("(16)", updates.gradient_mu(u, theta, kappa, y, inverse), slope, "complex steps in mu")
+    yield held("(16)", updates.gradient_mu(u, theta, kappa, y, inverse), derivative, "complex steps in mu")
     P = np.asarray(np.linalg.inv(S), dtype=np.float64)
     away = updates.natural_gradient(P @ u, -0.5 * P, theta, kappa, y, inverse)
-    yield held("A.3, natural, eta_1", away.eta_1, slope - 2.0 * steep @ u, "slopes in the means of u and u u'")
-    yield held("A.3, natural, eta_2", away.eta_2, steep, "slopes in the means of u and u u'")
+    yield held(
+        "A.3, natural, eta_1", away.eta_1, derivative - 2.0 * steep @ u, "derivatives in the means of u and u u'"
+    )
+    yield held("A.3, natural, eta_2", away.eta_2, steep, "derivatives in the means of u and u u'")
     yield from _local(given)
 
 
@@ -372,13 +374,15 @@ def derivatives_of_ascent(context: Context, problem: Problem) -> Iterable[Outcom
         for order, name in ((1, "derivative_c"), (2, "second_derivative_c")):
             expected = np.array([on_circle(local_part(A), x, order) for A, x in zip(second, c, strict=True)])
             yield held(f"A.3, {name}", local[name], expected, f"Cauchy's integral, {at}", floor=0.01)
-        slope, steep = euclidean(given, q.mean, q.cov, c)
+        derivative, steep = euclidean(given, q.mean, q.cov, c)
         size = float(np.abs(dense.kappa.T @ given.y).max()) / 2.0
         floor = float(np.abs(np.linalg.inv(q.cov)).max())
         by = f"complex steps, {at}"
-        yield held("(16), ascent", local["derivative_inducing_mean"], slope, by, floor=size)
+        yield held("(16), ascent", local["derivative_inducing_mean"], derivative, by, floor=size)
         yield held("(15), ascent", local["derivative_inducing_cov"], steep, by, floor=floor)
-        yield held("A.3, natural, eta_1", local["natural_gradient_1"], slope - 2.0 * steep @ q.mean, by, floor=size)
+        yield held(
+            "A.3, natural, eta_1", local["natural_gradient_1"], derivative - 2.0 * steep @ q.mean, by, floor=size
+        )
         yield held("A.3, natural, eta_2", local["natural_gradient_2"], steep, by, floor=floor)
 
 

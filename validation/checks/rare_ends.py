@@ -207,9 +207,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
-    "identity/laplace/shared_slopes",
+    "identity/laplace/shared_gradients",
     paper="riihimaki2013",
-    question="Is the slope that decides on lengthscales of each input that of log Z, all classes together?",
+    question="Is the derivative that decides on lengthscales of each input that of log Z, all classes together?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:

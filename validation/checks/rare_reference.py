@@ -123,7 +123,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     left = tilted_of_data(Cavities(mean, var, np.ones_like(var)), y, rest)
     right = argmax_moments(mean, var + rest.T, y)
     far = int((right.log_mass < -10.0).sum())
-    for name, a, b in (("log Z", left.log_norm, right.log_mass), ("slopes", left.slope, right.slope),
+    for name, a, b in (("log Z", left.log_norm, right.log_mass), ("derivatives", left.derivative, right.derivative),
                        ("curvatures", left.curvature, -right.curvature)):  # fmt: skip
         gap = float(np.abs(a / b - 1.0).max())
         yield Compared(gap, 3e-13, f"{name} of eight labels, {far} of them below exp(-10)", "reference", "fast")
@@ -319,7 +319,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     start = rng.standard_normal((12, 3)) * np.array([0.3, 3.0, 30.0] * 4)[:, None] - np.array([0.0, 20.0] * 6)[:, None]
     rate = np.exp(rng.uniform(-3.0, 4.0, (12, 3)))
 
-    def slope(row: int, t: float) -> float:
+    def derivative(row: int, t: float) -> float:
         at = start[row] + rate[row] * t
         # phi/Phi by logarithms
         hazard = np.exp(-0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(at))
@@ -329,10 +329,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     worst = 0.0
     for row in range(len(start)):
         high = 1.0
-        while slope(row, high) > 0.0:
+        while derivative(row, high) > 0.0:
             high *= 2.0
-        zero = zero_of(partial(slope, row), 0.0, high)
-        width = 1.0 / np.sqrt(-(slope(row, zero + 1e-6) - slope(row, zero - 1e-6)) / 2e-6)
+        zero = zero_of(partial(derivative, row), 0.0, high)
+        width = 1.0 / np.sqrt(-(derivative(row, zero + 1e-6) - derivative(row, zero - 1e-6)) / 2e-6)
         worst = max(worst, abs(found[row] - zero) / width)
     why = "twelve rows at once: a tenth of the width of each is asked for"
     yield Compared(worst, 0.3, why, "reference", "definition", "widths")

@@ -42,7 +42,7 @@ _OVERSHOT: tuple[tuple[str, float, list[list[float]], list[float]], ...] = (
 
 
 def _terms(likelihood: str, y: Array, f: Array) -> tuple[float, Array, Array]:
-    """log p(y|f), its slope, and minus its second derivatives."""
+    """log p(y|f), its derivative, and minus its second derivatives."""
     if likelihood == "logit":
         right = 1.0 / (1.0 + np.exp(-f))
         return float(-np.logaddexp(0.0, -y * f).sum()), y / (1.0 + np.exp(y * f)), right * (1.0 - right)
@@ -60,8 +60,8 @@ def _newton(likelihood: str, y: Array, X: Array, variance: float, start: Array) 
 
     values = [joint(theta)]
     while True:
-        _, slope, W = _terms(likelihood, y, X @ theta)
-        step = np.linalg.solve((X.T * W) @ X + np.eye(X.shape[1]) / variance, X.T @ slope - theta / variance)
+        _, derivative, W = _terms(likelihood, y, X @ theta)
+        step = np.linalg.solve((X.T * W) @ X + np.eye(X.shape[1]) / variance, X.T @ derivative - theta / variance)
         if np.abs(X @ step).max() <= 1e-6 * max(1.0, np.abs(X @ theta).max()):
             return values, halvings
         share = 1.0

@@ -72,7 +72,7 @@ def _hill(move: float) -> float:
     return -7.0 - 3.0 * (move - 0.25) ** 2
 
 
-def _slope(move: float) -> float:
+def _derivative(move: float) -> float:
     return -6.0 * (move - 0.25)
 
 
@@ -81,7 +81,7 @@ def _refused(move: float) -> bool:
 
 
 def _told(
-    optimiser: _Optimiser, name: str, left: str, heights: Sequence[float], slopes: Sequence[float] | None = None
+    optimiser: _Optimiser, name: str, left: str, heights: Sequence[float], derivatives: Sequence[float] | None = None
 ) -> Iterable[Outcome]:
     """What the optimiser was told at each move, by the sentence: minus the value, or above all so far by a thousand."""
     worst, gaps = np.inf, [0.0]
@@ -92,8 +92,8 @@ def _told(
         else:
             wanted = -heights[k]
             worst = min(worst, heights[k])
-            if slopes is not None:
-                gaps.append(abs(float(gradient[0]) + slopes[k]))
+            if derivatives is not None:
+                gaps.append(abs(float(gradient[0]) + derivatives[k]))
         gaps += [abs(value - wanted) / max(1.0, abs(wanted)), 0.0 * float(gradient.sum())]
     yield Compared(float(np.max(gaps)), 1e-9, f"{name}: eight points, three refused; rounding of one evaluation", left,
                    "definition", "difference of what an optimiser is told")  # fmt: skip
@@ -124,19 +124,19 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             raise NotPositiveDefiniteError("K_ZZ: found nothing")
         if move <= _NAN:
             raise ValueError("log_evidence: found none")
-        return Place(_hill(move), np.array([_slope(move), 0.1]), move)
+        return Place(_hill(move), np.array([_derivative(move), 0.1]), move)
 
     heights = [_hill(move) for move in _MOVES]
     with _listed(None, _MOVES) as optimiser:
         top = maximise(evaluate, start, box, (Round(0.5, 4),), n_iterations=9, tolerance=1e-6)
-    yield from _told(optimiser, "one round", "fast", heights, [_slope(move) for move in _MOVES])
+    yield from _told(optimiser, "one round", "fast", heights, [_derivative(move) for move in _MOVES])
     running = [None, 0.0, 0.0, 0.0, 0.3, 0.3, 0.3, 0.29]
     gap = sum((a is None) != (b is None) or (a is not None and abs(a - b) > 1e-12)
               for a, b in zip(known, running, strict=True))  # fmt: skip
     yield flaws(gap, "each evaluation is handed the best place so far", "fast", "places")
     best = _best()
     there = start + np.array([1.0, 0.01]) * _MOVES[best]
-    ahead = np.clip(there + np.array([_slope(_MOVES[best]), 0.1]), start - box, start + box)
+    ahead = np.clip(there + np.array([_derivative(_MOVES[best]), 0.1]), start - box, start + box)
     residual = float(np.abs(ahead - there).max())
     tops = [-np.inf if _refused(move) else _hill(move) for move in _MOVES]
     trace = np.maximum.accumulate(tops)
@@ -202,7 +202,9 @@ def _fast_classes() -> Iterable[Outcome]:
 
     def evidence(there: Any) -> tuple[float | None, ClassGradients]:
         move = move_of(there)
-        gradients = ClassGradients(np.array([_slope(move), 0.0, 0.0]) / there.variance, np.zeros((3, 1)), np.zeros(3))
+        gradients = ClassGradients(
+            np.array([_derivative(move), 0.0, 0.0]) / there.variance, np.zeros((3, 1)), np.zeros(3)
+        )
         if move <= _NAN:
             return np.nan, gradients
         return (None if move >= _WALL else _hill(move)), gradients
@@ -218,7 +220,7 @@ def _fast_classes() -> Iterable[Outcome]:
 
     optimiser, end = run(_MOVES)
     heights = [_hill(move) for move in _MOVES]
-    yield from _told(optimiser, "half-t search", "fast", heights, [_slope(move) for move in _MOVES])
+    yield from _told(optimiser, "half-t search", "fast", heights, [_derivative(move) for move in _MOVES])
     best = _best()
     wrong = abs(end.objective - heights[best]) > 1e-12 or abs(move_of(end.hyper) - _MOVES[best]) > 1e-12
     wrong |= end.n_refused != sum(map(_refused, _MOVES)) or end.n_evaluations != len(_MOVES)
@@ -250,7 +252,7 @@ def _reference_search() -> Iterable[Outcome]:
         move = float(where[0] - start[0])
         if _refused(move):
             raise NotPositiveDefiniteError("K", 2, -1.0, "nothing")
-        return _hill(move), np.array([_slope(move), 0.1])
+        return _hill(move), np.array([_derivative(move), 0.1])
 
     heard: list[tuple[float, float]] = []
 
@@ -268,13 +270,13 @@ def _reference_search() -> Iterable[Outcome]:
     for move, (where, value, gradient) in zip(_MOVES, optimiser.told, strict=True):
         refused = _refused(move)
         wanted = 1e3 * (1.0 + abs(_hill(0.0))) - _hill(0.0) if refused else -_hill(move)
-        by = where - start if refused else -np.array([_slope(move), 0.1])
+        by = where - start if refused else -np.array([_derivative(move), 0.1])
         gaps += [abs(value - wanted) / abs(wanted), float(np.abs(gradient - by).max())]
     yield Compared(float(np.max(gaps)), 1e-9, "far worse than the start, uphill from it; rounding of one evaluation",
                    "reference", "definition", "difference of what an optimiser is told")  # fmt: skip
     best = _best()
     there = start + np.array([1.0, 0.01]) * _MOVES[best]
-    ahead = np.clip(there + np.array([_slope(_MOVES[best]), 0.1]), start - reach, start + reach)
+    ahead = np.clip(there + np.array([_derivative(_MOVES[best]), 0.1]), start - reach, start + reach)
     tops = np.maximum.accumulate([-np.inf if _refused(move) else _hill(move) for move in _MOVES])
     wrong = abs(top.value - _hill(_MOVES[best])) > 1e-12 or not np.allclose(top.where, there, rtol=0, atol=1e-15)
     wrong |= abs(top.residual - float(np.abs(ahead - there).max())) > 1e-12
@@ -319,9 +321,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             raise NotPositiveDefiniteError("K_ZZ: found nothing")
         if move >= _WALL:
             raise ValueError("K_ZZ: found nothing")
-        value, slope = evaluate(form, vector, *arguments)
+        value, derivative = evaluate(form, vector, *arguments)
         values.append(value)
-        return (value, slope) if move > _NAN else (value, np.full(slope.size, np.nan))
+        return (value, derivative) if move > _NAN else (value, np.full(derivative.size, np.nan))
 
     prior = SimpleNamespace(
         hyper=Hyper(float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]), float(asked.jitter[0])),
@@ -390,6 +392,8 @@ def _joint() -> Iterable[Outcome]:
     wrong |= not np.array_equal(stage.xi[:-1], state.xi[:-1])
     wrong |= abs(stage.xi[-1] - state.xi[-1] - 0.01 * _MOVES[best]) > 1e-12
     yield flaws(wrong, "the best place seen, and how many there were", "fast", "ends")
-    slopes = [gradient[1:] for move, (_, _, gradient) in zip(_MOVES, optimiser.told, strict=True) if not _refused(move)]
-    yield flaws(any((part != -0.25).any() for part in slopes), "minus the slope in xi", "fast", "slopes")
+    derivatives = [
+        gradient[1:] for move, (_, _, gradient) in zip(_MOVES, optimiser.told, strict=True) if not _refused(move)
+    ]
+    yield flaws(any((part != -0.25).any() for part in derivatives), "minus the derivative in xi", "fast", "derivatives")
     yield flaws(not _raises(lambda: run((1.5, 0.0))), "a start that is refused is an error", "fast", "errors missing")

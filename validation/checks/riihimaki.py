@@ -312,17 +312,17 @@ def tilted_by_quadrature(y: int, mean: NDArray[np.float64], cov: NDArray[np.floa
         )
     )
     Z = np.exp(log_norm)
-    slope, curvature = np.empty(2), np.empty((2, 2))
+    derivative, curvature = np.empty(2), np.empty((2, 2))
     joint = float(multivariate_normal(m, G).pdf(np.zeros(2)))
     curvature[0, 1] = curvature[1, 0] = joint
     for j, k in ((0, 1), (1, 0)):
         given = (m[k] - G[0, 1] / G[j, j] * m[j]) / np.sqrt(G[k, k] - G[0, 1] ** 2 / G[j, j])
-        slope[j] = norm.pdf(m[j], scale=np.sqrt(G[j, j])) * norm.cdf(given)
-        curvature[j, j] = -(m[j] * slope[j] + G[0, 1] * joint) / G[j, j]
-    slope /= Z
-    curvature = curvature / Z - np.outer(slope, slope)
+        derivative[j] = norm.pdf(m[j], scale=np.sqrt(G[j, j])) * norm.cdf(given)
+        curvature[j, j] = -(m[j] * derivative[j] + G[0, 1] * joint) / G[j, j]
+    derivative /= Z
+    curvature = curvature / Z - np.outer(derivative, derivative)
     weight = cov @ B
-    return Tilted(log_norm, mean + weight @ slope, cov + weight @ curvature @ weight.T)
+    return Tilted(log_norm, mean + weight @ derivative, cov + weight @ curvature @ weight.T)
 
 
 # log Z_q less the truth, averaged over the data; largest differences of means and variances of f, as measured
@@ -492,8 +492,10 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
     pairs = {name: (getattr(left, name), getattr(right, name)) for name in names}
     # a gap is nothing but rounding, and print/nested-ep/sites judges it
     pairs |= {name: (left.local[name], right.local[name]) for name in left.local if name != "moment_gap"}
-    slopes = left.gradients or {}  # none of qep with a diagonal Λ and three classes
-    pairs |= {f"gradient {name}": (slope, (right.gradients or {})[name]) for name, slope in slopes.items()}
+    derivatives = left.gradients or {}  # none of qep with a diagonal Λ and three classes
+    pairs |= {
+        f"gradient {name}": (derivative, (right.gradients or {})[name]) for name, derivative in derivatives.items()
+    }
     why = "both stop within 1e-10 of one fixed point, and K - KMK leaves 1e-13; a wrong term shows in the first digits"
     yield from apart(pairs, 1e-8, why, "printed", "projected")
 
@@ -519,7 +521,7 @@ def _comparing(extract: Callable[[Solution], Any]) -> _Function:
     return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
 
 
-def _slope_in(name: str) -> _Function:
+def _derivative_in(name: str) -> _Function:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
@@ -530,7 +532,15 @@ for _subject in (*PROBIT, *SOFTMAX):
         _add("identity", _subject, _name, identity.FIELDS[_name], _comparing(identity.field(_name)), _quick, _full)
     for _name in ("variance", "lengthscales", "noise"):
         if _subject is not QEP:  # with diagonal sites its evidence is not stationary: no gradient is claimed
-            _add("identity", _subject, f"gradient_{_name}", identity.GRADIENTS[_name], _slope_in(_name), _quick, _full)
+            _add(
+                "identity",
+                _subject,
+                f"gradient_{_name}",
+                identity.GRADIENTS[_name],
+                _derivative_in(_name),
+                _quick,
+                _full,
+            )
     _add("discrepancy", _subject, "stored_truth", "Is the method as near to the stored truth as it was recorded to be?",
          from_truth, (f"toy-3{_end}",), tuple(RECORDED[_subject.method])[1:])  # fmt: skip
 

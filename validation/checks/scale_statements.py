@@ -110,10 +110,10 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
 @says_at_length("riihimaki2013", "gibbs-probit", "cost-mcmc", "Takes a sweep that moves parameters c factors of n × n?")
 def _(context: Context) -> Iterable[Outcome]:
     counts = [_factors_a_sweep(c, learn=True) for c in (3, 4, 5)]
-    slope = float(np.polyfit(np.log([3.0, 4.0, 5.0]), np.log(np.maximum(counts, 1e-9)), 1)[0])
+    order = float(np.polyfit(np.log([3.0, 4.0, 5.0]), np.log(np.maximum(counts, 1e-9)), 1)[0])
     listed = ", ".join(f"{count:.5g}" for count in counts)
     # how many moves a sweep makes hangs on what it accepts
-    yield Compared(abs(slope - 1.0), 0.2, f"order {slope:.3f} in c, n³/3 each; factors of four chains: {listed}",
+    yield Compared(abs(order - 1.0), 0.2, f"order {order:.3f} in c, n³/3 each; factors of four chains: {listed}",
                    "paper", "counts")  # fmt: skip
     yield flaws(_factors_a_sweep(3, learn=False) > 0.0, "a sweep with held parameters", "paper", "factors")
 

@@ -1,6 +1,6 @@
-"""Where searches end: the slope of the other witness there, and what a search does with a function that the judge made.
+"""Where searches end: the other witness's gradient there, and what a search does with a function that the judge made.
 
-A search that stops early, or on the slope of something else, reports an optimum that is none. At its end the other
+A search that stops early, or on the gradient of something else, reports an optimum that is none. At its end the other
 witness is asked for the gradient, laws of the parameters differentiated by the judge. Between start and end a search
 keeps promises of its own: how far logarithms move, what becomes of parameters that are refused, that the best point
 seen is returned.
@@ -53,9 +53,9 @@ def line(kind: str) -> Problem:
 
 
 class Search(NamedTuple):
-    """A search, and who else is asked for the slope where it ends.
+    """A search, and who else is asked for the derivative where it ends.
 
-    slope : float     entry of the gradient in logarithms up to which an end is one
+    derivative : float     entry of the gradient in logarithms up to which an end is one
     why : str         why not less
     witnesses         whose searches are asked; those of the other kind take too long
     full : bool       asked by a full run only: it takes long
@@ -64,16 +64,16 @@ class Search(NamedTuple):
     method: str
     kind: str
     options: Mapping[str, Any] = MappingProxyType({})
-    slope: float = 1e-4
+    derivative: float = 1e-4
     why: str = (
-        "a search ends at slopes of 1e-5, or where its objective gains 1e-13 of itself: 1e-6 at curvatures near 1"
+        "a search ends at derivatives of 1e-5, or where its objective gains 1e-13 of itself: 1e-6 at curvatures near 1"
     )
     witnesses: tuple[str, ...] = WITNESSES
     full: bool = False
 
 
 _FAST = ("fast",)
-_BY_VALUE = "these searches end where their objective gains less than 1e-10 of itself, which leaves slopes of 1e-4"
+_BY_VALUE = "these searches end where their objective gains less than 1e-10 of itself, which leaves derivatives of 1e-4"
 SEARCHES = (
     Search("x-gpc", "logit"),
     Search("x-gpc", "logit full"),
@@ -81,11 +81,11 @@ SEARCHES = (
     Search("epgpc", "probit"),
     Search("epgpc", "probit full"),
     Search("svi", "logit", witnesses=_FAST),
-    Search("vi-jj", "logit", slope=1e-3, why=_BY_VALUE),
+    Search("vi-jj", "logit", derivative=1e-3, why=_BY_VALUE),
     Search("vi-jj-full", "logit full"),
-    Search("vi-jj-hybrid", "logit", slope=1e-3, why=_BY_VALUE),
-    Search("vi-taylor", "logit full", slope=1e-3, why=_BY_VALUE),
-    Search("vi-taylor", "probit", slope=1e-3, why=_BY_VALUE),
+    Search("vi-jj-hybrid", "logit", derivative=1e-3, why=_BY_VALUE),
+    Search("vi-taylor", "logit full", derivative=1e-3, why=_BY_VALUE),
+    Search("vi-taylor", "probit", derivative=1e-3, why=_BY_VALUE),
     Search("ep", "threshold", {"optimizer": "lbfgs"}, witnesses=_FAST),
     Search("gfitc", "threshold", witnesses=_FAST),
     Search("vi-robust", "threshold errors", {"optimizer": "lbfgs"}, witnesses=_FAST, full=True),
@@ -102,7 +102,7 @@ SEARCHES = (
 )
 
 
-def law_slope(problem: Problem, name: str, sits_on: str, map_density: str) -> Array:
+def law_derivative(problem: Problem, name: str, sits_on: str, map_density: str) -> Array:
     """d log p(parameter) / d log parameter of the problem's laws, one entry for each; by their densities.
 
     half-student-t: p(x) ~ (1 + (x/scale)²/df)^(-(df + 1)/2); log-normal: log x ~ N(log scale, df²). Where a law sits on
@@ -127,7 +127,7 @@ def law_slope(problem: Problem, name: str, sits_on: str, map_density: str) -> Ar
     return (log_density(value * np.exp(step)) - log_density(value * np.exp(-step))) / (2.0 * step)
 
 
-def slope_of(context: Context, witness: str, method: str, problem: Problem, options: Mapping[str, Any]) -> Array:
+def derivative_of(context: Context, witness: str, method: str, problem: Problem, options: Mapping[str, Any]) -> Array:
     """The gradient in the learned logarithms at the problem's own parameters, one row if they are shared."""
     held = {name: value for name, value in options.items() if name == "alpha"}
     result = context.solve(witness, method, problem, **held).gradients
@@ -135,14 +135,14 @@ def slope_of(context: Context, witness: str, method: str, problem: Problem, opti
     rows = slice(0, 1) if problem.shared else slice(None)
     parts = [np.asarray(result[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
     laws = [
-        law_slope(problem, name, options.get("sits_on", "field"), options.get("map_density", "value"))
+        law_derivative(problem, name, options.get("sits_on", "field"), options.get("map_density", "value"))
         for name in _LEARN
     ]
     return np.concatenate([np.ravel(part + law) for part, law in zip(parts, laws, strict=True)])
 
 
 def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:
-    """The other witness's slope at the end of a search, and at its start for comparison."""
+    """The other witness's derivative at the end of a search, and at its start for comparison."""
     for search in searches:
         if search.full and context.quick:
             continue
@@ -150,15 +150,15 @@ def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:
         for witness in search.witnesses:
             other = WITNESSES[1 - WITNESSES.index(witness)]
             solution = context.solve(witness, search.method, problem, learn=_LEARN, **search.options)
-            slopes = slope_of(context, other, search.method, solution.problem, search.options)
+            derivatives = derivative_of(context, other, search.method, solution.problem, search.options)
             yield Compared(
-                float(np.abs(slopes).max()) if solution.converged else np.inf,
-                search.slope,
+                float(np.abs(derivatives).max()) if solution.converged else np.inf,
+                search.derivative,
                 f"{search.kind}: {search.why}; converged {solution.converged}, variance "
                 f"{solution.problem.variance[0]:.3g}, lengthscale {solution.problem.lengthscales[0, 0]:.3g}",
                 witness,
                 other,
-                "largest slope in a logarithm, nat",
+                "largest entry of the gradient in a logarithm, nat",
             )
 
 
@@ -213,10 +213,10 @@ def _fast_search(hill: _Hill, max_iterations: int = 200, max_evaluations: int = 
     def evaluate(hyper: Hyper, Z: Any) -> tuple[float, Gradients]:
         values = np.array([hyper.variance, hyper.lengthscales[0], hyper.noise])
         try:
-            value, slope = hill(np.log(values))
+            value, derivative = hill(np.log(values))
         except _RefusedError:
             raise NotPositiveDefiniteError("K_ZZ: found nothing") from None
-        by = slope / values
+        by = derivative / values
         return value, Gradients(float(by[0]), by[1:2], float(by[2]), None)
 
     packing = Packing(("variance", "lengthscales", "noise"), start, None)
@@ -237,10 +237,10 @@ def _reference_search(hill: _Hill, max_iterations: int = 200) -> _Ended:
     def objective(hyper: Any) -> tuple[float, dict[str, Any]]:
         values = np.array([hyper.variance, hyper.lengthscales[0], hyper.noise])
         try:
-            value, slope = hill(np.log(values))
+            value, derivative = hill(np.log(values))
         except _RefusedError:
             raise NotPositiveDefiniteError("K_ZZ", 3, -1.0, "nothing") from None
-        by = slope / values
+        by = derivative / values
         return value, {"variance": by[0], "lengthscales": by[1:2], "noise": by[2]}
 
     optimum = maximise(objective, start, ("variance", "lengthscales", "noise"), max_iterations)
@@ -295,7 +295,7 @@ def _fast_promises() -> Iterable[str]:
         yield from _at_top(ended, name)
         yield "" if result.n_evaluations == len(ended.hill.seen) else f"{name}: {result.n_evaluations} evaluations"
         yield "" if result.n_refused == 0 else f"{name}: {result.n_refused} refused"
-        # twice what a quadratic of three logarithms takes: value and slope belong to one function
+        # twice what a quadratic of three logarithms takes: value and derivative belong to one function
         yield "" if result.n_evaluations <= 24 else f"{name}: {result.n_evaluations} evaluations"
         yield (
             ""
@@ -316,7 +316,7 @@ def _fast_promises() -> Iterable[str]:
     best = max(ended.hill.values)
     here = -3.0 - 0.5 * float(ended.hill.curvature @ (ended.where - near) ** 2)
     yield "" if abs(here - best) < 1e-12 else "beside a constraint: not the best seen"
-    yield "" if not result.converged else "beside a constraint: converged on a slope"
+    yield "" if not result.converged else "beside a constraint: converged on a gradient"
     for limit in (1, 3):
         ended, result = _fast_search(_Hill(far), max_iterations=limit)
         yield "" if ended.trace.size == limit and not result.converged else f"{limit} iterations: {ended.trace.size}"
@@ -406,7 +406,7 @@ def _reference_promises() -> Iterable[str]:
         yield "" if result.iterations == result.trace.size else "iterations miscounted"
         apart = np.abs(np.clip(result.where - ended.hill.curvature * (result.where - far), ended.start - reach,
                                ended.start + reach) - result.where).max()  # fmt: skip
-        yield "" if abs(apart - result.residual) < 1e-12 else f"slope {result.residual}, not {apart}"
+        yield "" if abs(apart - result.residual) < 1e-12 else f"derivative {result.residual}, not {apart}"
     loose = _staged_search(_Hill(far), tolerance=0.5)[1]
     yield "" if loose.evaluations < _staged_search(_Hill(far))[1].evaluations else "a tolerance changes nothing"
 
@@ -417,7 +417,7 @@ def _register(method: str, searches: tuple[Search, ...]) -> None:
     @check(
         f"limit/{method}/search_end",
         paper=PAPER[method],
-        question="Has the other witness no slope where a search ends?",
+        question="Has the other witness zero gradient where a search ends?",
         problems=() if late else (NO_PROBLEM,),
         full=(NO_PROBLEM,) if late else (),
     )

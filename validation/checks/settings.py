@@ -35,7 +35,7 @@ def _ends(kinds: tuple[str, ...], fast: Mapping[str, Any] = MappingProxyType({})
 
 
 _END = "each iteration ends within 1e-10 of one fixed point"
-_SMALL_END = f"{_END}, and a slope in a variance of 3e-4 is what is left of two terms 3000 times as large: 1e-6"
+_SMALL_END = f"{_END}, and a derivative in a variance of 3e-4 is what is left of two terms 3000 times as large: 1e-6"
 
 
 def _sweeps(kind: str, fast: Mapping[str, Any] | None = None, **options: Any) -> Run:

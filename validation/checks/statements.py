@@ -126,8 +126,12 @@ def _(context: Context) -> Iterable[Outcome]:
         # and in natural parameters it is the plain gradient by the expectation parameters: metric = d mean / d eta
         mean = np.array([theta[0], theta[1], cov[0, 0] + theta[0] ** 2, cov[0, 1] + theta[0] * theta[1],
                          cov[1, 1] + theta[1] ** 2])  # fmt: skip
-        slope = np.stack([(_expected(eta + h * e) - _expected(eta - h * e)) / (2.0 * h) for e in np.eye(5)], axis=1)
-        observed = max(observed, float(np.abs(slope - jacobian.T @ metric @ jacobian).max() / np.abs(slope).max()))
+        derivative = np.stack(
+            [(_expected(eta + h * e) - _expected(eta - h * e)) / (2.0 * h) for e in np.eye(5)], axis=1
+        )
+        observed = max(
+            observed, float(np.abs(derivative - jacobian.T @ metric @ jacobian).max() / np.abs(derivative).max())
+        )
         assert np.allclose(_expected(eta), mean)
     yield within(observed, 1e-6, "means and covariances against natural parameters, by differences of step 1e-5")
 
@@ -382,11 +386,11 @@ def _(context: Context) -> Iterable[Outcome]:
 def _(context: Context) -> Iterable[Outcome]:
     xi = np.linspace(-4.0, 4.0, 17)
     xi = xi[np.abs(xi) > 0.3]  # the third derivative is zero at nought
-    slope, curvature = expit(-xi), -expit(xi) * expit(-xi)
+    derivative, curvature = expit(-xi), -expit(xi) * expit(-xi)
     third = curvature * (1.0 - 2.0 * expit(xi))
     observed = 0.0
     for h in (0.02, -0.02):
-        error = log_expit(xi + h) - (log_expit(xi) + slope * h + 0.5 * curvature * h**2)
+        error = log_expit(xi + h) - (log_expit(xi) + derivative * h + 0.5 * curvature * h**2)
         observed = max(observed, float(np.abs(error / (third * h**3 / 6.0) - 1.0).max()))
     yield within(observed, 0.1, "third derivative times h³/6 at h = .02: relative difference, itself of the order of h")
 

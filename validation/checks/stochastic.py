@@ -61,7 +61,7 @@ def question(subject: Subject, problem: Problem) -> Problem:
 def batches(problem: Problem) -> list[NDArray[np.int64]]:
     """Fifty batches of two data or more, never all of them.
 
-    The evidence of one datum is 1/2 whatever the prior: its slope is zero, and Adam would turn rounding into steps.
+    The evidence of one datum is 1/2 whatever the prior: its gradient is zero, and Adam would turn rounding into steps.
     """
     rng = np.random.default_rng(20190127)
     largest = max(3, min(problem.n, 20))
@@ -99,7 +99,7 @@ def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Ou
     yield from apart(
         fields(left.problem, right.problem, learn),
         1e-4,
-        "searches stop at slopes of 1e-5 or below; over curvatures of a tenth that leaves 1e-4",
+        "searches stop at derivatives of 1e-5 or below; over curvatures of a tenth that leaves 1e-4",
         *_WITNESSES,
     )
     yield Compared(

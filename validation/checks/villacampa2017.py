@@ -62,7 +62,7 @@ SETUPS = (EP, DATUM, SEP, PER_CLASS, GFITC, VI)
 # -- identity ------------------------------------------------------------------------------------------------------
 
 
-def slopes(solution: Solution, name: str) -> NDArray[np.float64]:
+def derivatives(solution: Solution, name: str) -> NDArray[np.float64]:
     """A gradient in units of log Z for each logarithm."""
     assert solution.gradients is not None
     return np.asarray(solution.gradients[name] * gradient_unit(solution.problem, name))
@@ -283,7 +283,8 @@ def largest(
     return float(np.log(value[0])), first, second - (first - mean) ** 2
 
 
-# -- slope: gradients against finite differences ---------------------------------------------------------------------
+# -- derivative: gradients against finite differences
+# ---------------------------------------------------------------------
 
 
 _STEP = 1e-3
@@ -317,7 +318,7 @@ def against_differences(context: Context, setup: Setup, problem: Problem) -> Ite
         yield from unconverged((answer,))
         for name in PARAMETERS:
             yield Compared(
-                relative_difference(slopes(answer, name), expected[name], 0.01),
+                relative_difference(derivatives(answer, name), expected[name], 0.01),
                 1e-6,
                 f"gradient in {name}: steps of 0.1 % and of half that, extrapolated, leave 1e-9, a missing term 1e-2",
                 witness,
@@ -343,7 +344,7 @@ def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[
         for witness in WITNESSES:
             answer = setup.solve(context, witness, problem, gradient_rule=rule)
             yield from unconverged((answer,))
-            given = np.concatenate([slopes(answer, name).ravel() for name in PARAMETERS])
+            given = np.concatenate([derivatives(answer, name).ravel() for name in PARAMETERS])
             distance = float(np.linalg.norm(given - expected) / np.linalg.norm(expected))
             yield Compared(
                 abs(distance - recorded),
@@ -406,7 +407,7 @@ def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
     for name in PARAMETERS:
         assert left.log_evidence is not None
         yield Compared(
-            relative_difference(slopes(left, name), slopes(right, name), 0.01 * abs(left.log_evidence)),
+            relative_difference(derivatives(left, name), derivatives(right, name), 0.01 * abs(left.log_evidence)),
             1e-6,
             f"gradient in {name}: one function; small differences of large terms at fixed points to 1e-10",
             left.label,
@@ -553,7 +554,7 @@ for _setup in SETUPS:
         add(_where.format("identity", "batches"), "Do both stand at the same place after the same mini-batches?",
             _of(same_steps, _setup), (_toy,), (_steep,))  # fmt: skip
     if _setup.method != "sep":
-        add(_where.format("slope", "gradients"), "Is the gradient the derivative of log Z, iterated anew?",
+        add(_where.format("derivative", "gradients"), "Is the gradient the derivative of log Z, iterated anew?",
             _of(against_differences, _setup), (_few,), (_two,))  # fmt: skip
     if _setup is not VI:
         add(_where.format("invariance", "damping"), "Does damping leave the fixed point where it is?",

@@ -24,7 +24,7 @@ from validation.checks.villacampa2017 import (
     VI,
     Setup,
     batches,
-    slopes,
+    derivatives,
     unconverged,
 )
 from validation.compare import relative_difference
@@ -50,7 +50,7 @@ def both_forms(context: Context, setup: Setup, problem: Problem, limit: float, w
     pairs |= {f"learned {name}": (getattr(left.problem, name), getattr(right.problem, name), 1e-300)
               for name in PARAMETERS}  # fmt: skip
     floor = 0.01 * abs(left.log_evidence or 1.0)
-    pairs |= {f"gradient in {name}": (slopes(left, name), slopes(right, name), floor) for name in PARAMETERS}
+    pairs |= {f"gradient in {name}": (derivatives(left, name), derivatives(right, name), floor) for name in PARAMETERS}
     value = {name: np.inf if a is None or b is None else relative_difference(a, b, least)
              for name, (a, b, least) in pairs.items() if not (a is None and b is None)}  # fmt: skip
     worst = max(value, key=lambda name: value[name])

@@ -207,12 +207,14 @@ def gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[Outc
                     return evidence(moved, tied, n)
 
             for name in PARAMETERS:
-                slopes = parameter_differences(value, problem, name, 1e-4)
+                derivatives = parameter_differences(value, problem, name, 1e-4)
                 assert answer.gradients is not None
                 assert answer.log_evidence is not None
                 yield Compared(
                     relative_difference(
-                        answer.gradients[name] * gradient_unit(problem, name), slopes, 0.01 * abs(answer.log_evidence)
+                        answer.gradients[name] * gradient_unit(problem, name),
+                        derivatives,
+                        0.01 * abs(answer.log_evidence),
                     ),
                     1e-6,
                     f'gradient_rule="{rule}" in {name}: differences of 1e-4 units leave 1e-8, a missing term 1e-2',
@@ -223,7 +225,7 @@ def gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[Outc
 
 
 def learned_step(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
-    """One batch, then one step of every parameter along (12): the rate times the slope, in logarithms but for Z."""
+    """One batch, then one step of every parameter along (12): the rate times the gradient, in logarithms but for Z."""
     rate, n, rows = 1e-3, _numbers(setup, problem), batches(problem)[0]
     m = Dense(problem).K_inv.shape[1]
     start = Tied(np.zeros((problem.n_classes, m, m)), np.zeros((problem.n_classes, m)))
@@ -235,12 +237,12 @@ def learned_step(context: Context, setup: Setup, problem: Problem) -> Iterable[O
         answer = setup.solve(context, witness, problem, optimizer="adaptive", **options)
         for name in PARAMETERS:
             before, after = (np.asarray(getattr(each, name)) for each in (problem, answer.problem))
-            slopes = parameter_differences(value, problem, name, 1e-4)
+            derivatives = parameter_differences(value, problem, name, 1e-4)
             # differences are in units of the parameter; those of the noise are units of the whole variance
-            slopes = slopes / gradient_unit(problem, name)
+            derivatives = derivatives / gradient_unit(problem, name)
             moved = after - before if name == "Z" else np.log(after / before)
             yield Compared(
-                relative_difference(moved, rate * slopes * (1.0 if name == "Z" else before)),
+                relative_difference(moved, rate * derivatives * (1.0 if name == "Z" else before)),
                 1e-6,
                 f"{name}: one step of {rate:g} along (12), N/|S| times the batch's terms; differences leave 1e-8",
                 witness,
@@ -265,7 +267,7 @@ for _setup in (SEP, PER_CLASS):
         _of(fixed_point), (_FEW,), (_TOY,))  # fmt: skip
     add(_where.format("limit", "batch_definition"), "Do batches move the tied factor as the definition says?",
         _of(replayed), (_TOY,))  # fmt: skip
-    add(_where.format("slope", "definition"), "Are both gradients derivatives of what they are said to be?",
+    add(_where.format("derivative", "definition"), "Are both gradients derivatives of what they are said to be?",
         _of(gradients), (_FEW,), (_TOY,))  # fmt: skip
-    add(_where.format("slope", "batch_definition"), "Is a step of learning along (12), of the batch's share?",
+    add(_where.format("derivative", "batch_definition"), "Is a step of learning along (12), of the batch's share?",
         _of(learned_step), (_TOY,))  # fmt: skip

@@ -137,8 +137,8 @@ def powers(context: Context, subject: Subject, problem: Problem) -> Iterable[Out
 def _unequal(problem: Problem) -> Problem:
     """The problem with a variance for each class, for steps from no data.
 
-    At the first step q is the prior, and classes of one prior say nothing of its variance: slopes would be zero up to
-    rounding, which Adam divides by 1e-8 and adaptive rates take the sign of.
+    At the first step q is the prior, and classes of one prior say nothing of its variance: derivatives would be zero up
+    to rounding, which Adam divides by 1e-8 and adaptive rates take the sign of.
     """
     return problem.replace(shared=False, variance=problem.variance * np.linspace(0.8, 1.3, problem.n_classes))
 
@@ -171,7 +171,7 @@ def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Ou
         yield Compared(
             abs((left.log_evidence or np.nan) - (right.log_evidence or np.nan)),
             1e-6,
-            "two searches end where the slope is 1e-5: values agree to its square over the curvature",
+            "two searches end where the derivative is 1e-5: values agree to its square over the curvature",
             *_WITNESSES,
             "difference of log Z in nats",
         )
@@ -207,8 +207,8 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
     runs: list[tuple[str, dict[str, Any]]] = [("at rest", {})]
     lists = [[0], [problem.n - 1], list(range(problem.n))]
     steps: dict[str, Any] = {"batches": lists, "learn": LEARNED, "optimizer": "adam", "rate": 0.02}
-    # of two classes each wins half the time under the prior, whatever its variances: the first slopes in these and in q
-    # are rounding
+    # of two classes each wins half the time under the prior, whatever its variances: the first derivatives in these and
+    # in q are rounding
     if problem.n_classes == 2:
         del steps["learn"]
     if subject != BB and (problem.n_classes > 2 or subject == PEP):
@@ -260,7 +260,7 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
 
 
 def definition(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    """Each witness's value, slopes and derivatives against the definition, by dense algebra and differences."""
+    """Each witness's value, derivatives and derivatives against the definition, by dense algebra and differences."""
     for witness in _WITNESSES:
         for epsilon in (problem.epsilon,) if subject == BB else (problem.epsilon, 0.0):
             result = _solved(context, witness, subject, problem.replace(epsilon=epsilon))
@@ -273,22 +273,24 @@ def definition(context: Context, subject: Subject, problem: Problem) -> Iterable
                 "definition",
             )
             yield Compared(
-                float(np.abs(dense.free_slopes(result)).max()),
+                float(np.abs(dense.free_gradients(result)).max()),
                 1e-6,
                 "stationary: central differences of 1e-4 deviations of q are good to 1e-8; a wrong term leaves 1e-2",
                 witness,
                 "differences of the definition",
-                "largest slope, nat by deviation of q",
+                "largest entry of the gradient, nat by deviation of q",
             )
         for name in LEARNED:
             yield _by_differences(result, name)
 
 
 def _by_differences(solution: Solution, name: str) -> Compared:
-    slopes = parameter_differences(lambda moved: dense.value(solution, moved), solution.problem, name, 1e-5)
+    derivatives = parameter_differences(lambda moved: dense.value(solution, moved), solution.problem, name, 1e-5)
     reported = None if solution.gradients is None else solution.gradients[name] * gradient_unit(solution.problem, name)
     return Compared(
-        np.inf if reported is None else relative_difference(reported, slopes, 0.01 * abs(solution.log_evidence or 0.0)),
+        np.inf
+        if reported is None
+        else relative_difference(reported, derivatives, 0.01 * abs(solution.log_evidence or 0.0)),
         1e-6,
         f"gradient in {name}: at a stationary point what q does not add; differences of 1e-5 units are good to 1e-9",
         solution.implementation,
@@ -368,7 +370,7 @@ def variational(context: Context, subject: Subject, problem: Problem) -> Iterabl
         yield from _apart(a, b, limit, f"at power 0 all are the variational bound; {why}", _MOST)
 
 
-def slope(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def derivative(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
     """(E(alpha) - E(0))/alpha as alpha falls, against half the summed variances of log p less log of its factor."""
     alphas = (0.04, 0.02, 0.01)
     for witness in _WITNESSES:
@@ -380,13 +382,13 @@ def slope(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
         sites = tuple(start.local.get(name, np.zeros(0)) for name in ("site_precision", "site_shift"))
         assert start.inducing_mean is not None
         assert start.inducing_cov is not None
-        expected = dense.Dense(problem).slope(subject.method, start.inducing_mean, start.inducing_cov, sites)  # type: ignore[arg-type]
+        expected = dense.Dense(problem).derivative(subject.method, start.inducing_mean, start.inducing_cov, sites)  # type: ignore[arg-type]
         left_over = quotients - expected
         order = float(np.log2(abs(left_over[1] / left_over[2])))
         yield Compared(
             abs(order - 1.0),
             0.1,
-            f"order {order:.3f}: the rest falls like alpha; without a term of the slope it would not fall at all",
+            f"order {order:.3f}: the rest falls like alpha; without a term of the derivative it would not fall at all",
             witness,
             "half the variance of log p less log of its factor",
             "difference of the order of convergence from 1",
@@ -394,8 +396,8 @@ def slope(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
         yield Compared(
             abs(2.0 * quotients[2] - quotients[1] - expected) / abs(expected),
             1e-3,
-            f"slope {2.0 * quotients[2] - quotients[1]:.6g} by extrapolation, {expected:.6g} expected: the third term "
-            "is about 1e-4 of it",
+            f"derivative {2.0 * quotients[2] - quotients[1]:.6g} by extrapolation, expected {expected:.6g}: the third"
+            " term is about 1e-4 of it",
             witness,
             "half the variance of log p less log of its factor",
         )
@@ -620,7 +622,7 @@ def _field(name: str) -> Callable[[Context, Subject, Problem], Iterable[Outcome]
     return lambda context, subject, problem: compared(context, subject, problem, name)
 
 
-def _slope_in(name: str) -> Callable[[Context, Subject, Problem], Iterable[Outcome]]:
+def _derivative_in(name: str) -> Callable[[Context, Subject, Problem], Iterable[Outcome]]:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
@@ -635,7 +637,7 @@ for _subject in SUBJECTS:
     for _name, _question in FIELDS.items():
         _add("identity", _subject, _name, _question, _field(_name), _quick, _full)
     for _name, _question in GRADIENTS.items():
-        _add("identity", _subject, f"gradient_{_name}", _question, _slope_in(_name), _quick, _full)
+        _add("identity", _subject, f"gradient_{_name}", _question, _derivative_in(_name), _quick, _full)
     _add("limit", _subject, "vi-robust", "Is it variational inference at power 0?", variational, (_ERRORS,),
          () if _subject == BB else (f"{_PAIR}-errors", f"{_STEEP}-errors"))  # fmt: skip
     _add("limit", _subject, "definition", "Is the value what is defined, stationary, with these derivatives?",
@@ -646,14 +648,21 @@ for _subject in SUBJECTS:
     if _subject == BB:
         continue
     # apep's and arpep's take 3 % of a quick run and were the first to see none of 150 random mutants (triad mutate
-    # --price); their ends are asked by limit/.../vi-robust, slope/.../alpha and the paths at power 0
+    # --price); their ends are asked by limit/.../vi-robust, derivative/.../alpha and the paths at power 0
     _once = (_ERRORS,) if _subject not in (APEP, ARPEP) else ()
     _add("identity", _subject, "powers", "Do both agree at every power and share of labelling errors?", powers,
          _once, tuple(name for name in (_ERRORS, f"{_PAIR}-errors") if name not in _once))  # fmt: skip
     _add("identity", _subject, "batches", "Do both agree after the same mini-batches?", batches, (f"{_STEEP}-errors",))
     _add("identity", _subject, "learned", "Do searches for the prior end at the same evidence?", learned, (),
          (f"{_PAIR}-errors",))  # fmt: skip
-    _add("slope", _subject, "alpha", "Does it leave power 0 with the slope that theory says?", slope, (_ERRORS,))
+    _add(
+        "derivative",
+        _subject,
+        "alpha",
+        "Does it leave power 0 with the derivative that theory says?",
+        derivative,
+        (_ERRORS,),
+    )
     _add("invariance", _subject, "permutations", "Do orders of data and classes not matter?", permuted, (_ERRORS,),
          (f"{_STEEP}-errors",))  # fmt: skip
     if _subject in (PEP, APEP):  # all energies have one sum over the data

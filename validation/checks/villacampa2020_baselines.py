@@ -74,7 +74,7 @@ def local(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
 
 
 def gradient(context: Context, problem: Problem, name: str) -> Iterable[Outcome]:
-    """One derivative of the evidence of the regressions, by both witnesses."""
+    """One gradient of the evidence of the regressions, by both witnesses."""
     left, right = identity.pair(context, REGRESSION, problem)
     yield from _unconverged((left, right))
     limit, why = identity_limit(problem)
@@ -90,7 +90,7 @@ def learned(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield Compared(
         abs((left.log_evidence or np.nan) - (right.log_evidence or np.nan)),
         1e-6,
-        "two searches end where the slope is 1e-5: values agree to its square over the curvature",
+        "two searches end where the derivative is 1e-5: values agree to its square over the curvature",
         *_WITNESSES,
         "difference of log Z in nats",
     )
@@ -169,7 +169,7 @@ def regression_fields(problem: Problem) -> dict[str, Array]:
 def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
     """label-regression against exact Gaussian conditioning, and its gradient against differences of the evidence."""
     expected = {"log_evidence": regression_value(problem), **regression_fields(problem)}
-    slopes = {name: parameter_differences(regression_value, problem, name, 2e-6) for name in LEARNED}
+    derivatives = {name: parameter_differences(regression_value, problem, name, 2e-6) for name in LEARNED}
     for witness in _WITNESSES:
         answer = context.solve(witness, REGRESSION.method, problem)
         yield from apart(
@@ -180,7 +180,7 @@ def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
             witness,
             "conditioning",
         )
-        for name, value in slopes.items():
+        for name, value in derivatives.items():
             reported, floor = (answer.gradients or {}).get(name), 0.01 * abs(answer.log_evidence or 0.0)
             unit = gradient_unit(problem, name)
             yield Compared(
@@ -194,7 +194,7 @@ def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 
 def at_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """laplace-sparse: the reported mode has no slope, and log Z and all covariances are those of dense algebra there.
+    """laplace-sparse: zero gradient at the reported mode, where log Z and all covariances are those of dense algebra.
 
     With f of all classes one after another, W = diag(pi) - Pi Pi': log Z = log p(y|f) - f'K^-1 f/2 - log|I + K W|/2,
     (K^-1 + W)^-1 = (I + K W)^-1 K, and M = W (I + K W)^-1 is what the data take off every other covariance.
@@ -213,8 +213,8 @@ def at_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
         assert answer.latent_mean is not None
         logs = log_softmax(answer.latent_mean, axis=1)
         pi = np.exp(logs)
-        slope = np.eye(C)[asked.y] - pi
-        f, a = answer.latent_mean.T.ravel(), slope.T.ravel()
+        derivative = np.eye(C)[asked.y] - pi
+        f, a = answer.latent_mean.T.ravel(), derivative.T.ravel()
         W = np.diag(pi.T.ravel())
         for i in range(n):
             W[i::n, i::n] -= np.outer(pi[i], pi[i])
@@ -398,7 +398,7 @@ def _field(subject: Subject, name: str) -> Callable[[Context, Problem], Iterable
     return lambda context, problem: compared(context, subject, problem, identity.field(name))
 
 
-def _slope_in(name: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
+def _derivative_in(name: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
     return lambda context, problem: gradient(context, problem, name)
 
 
@@ -422,7 +422,7 @@ for _subject, _problems, _full in (
          _problems[:2], _full)  # fmt: skip
 
 for _name, _question in identity.GRADIENTS.items():
-    _add("identity", REGRESSION, f"gradient_{_name}", _question, _slope_in(_name), (_TINY, _TOY, _STEEP))
+    _add("identity", REGRESSION, f"gradient_{_name}", _question, _derivative_in(_name), (_TINY, _TOY, _STEEP))
 _add("identity", REGRESSION, "learned", "Do searches for the prior end at the same evidence?", learned, (), (_TOY,))
 _add("limit", REGRESSION, "conditioning", "Is it exact Gaussian conditioning, with the derivatives of its evidence?",
      conditioning, (_TINY, _TOY), (_STEEP,))  # fmt: skip

@@ -143,7 +143,7 @@ class Dense:
         cavity = P - power * (P - self.K_inv) / n, h * (1.0 - power / n)
         return self.log_powers(power, *cavity) + G(*cavity) - G(P, h)
 
-    def slope(self, method: str, mean: Array, cov: Array, sites: tuple[Array, Array]) -> float:
+    def derivative(self, method: str, mean: Array, cov: Array, sites: tuple[Array, Array]) -> float:
         """d/d alpha of the objective at alpha = 0, at the common optimum q = N(mean, cov).
 
         Expansion of a logarithm of a mean: each factor gives half the variance under q of log p - log of what stands
@@ -155,7 +155,7 @@ class Dense:
         latents = self.moments(P, h)
         right = largest(self.y, *latents)
         gap = float(np.log(self.labels[0]) - np.log(self.labels[1]))
-        by_mean, by_var = (gap * slopes for slopes in _differences(self.y, *latents))
+        by_mean, by_var = (gap * derivatives for derivatives in _differences(self.y, *latents))
         total = float((gap**2 * right * (1.0 - right)).sum())
         if method == "arpep":
             return 0.5 * total
@@ -215,7 +215,7 @@ def value(answer: Solution, problem: Problem | None = None) -> float:
     return dense.energy(answer.method, alpha, answer.inducing_mean, answer.inducing_cov)
 
 
-def free_slopes(answer: Solution) -> Array:
+def free_gradients(answer: Solution) -> Array:
     """Central differences of the objective in its free numbers, in units of a deviation of q: zero at an optimum."""
     dense, alpha = Dense(answer.problem), power(answer)
     mean, cov = answer.inducing_mean, answer.inducing_cov

@@ -139,10 +139,10 @@ FAULTS = (
     ),
     seeded(
         "gibbs-pairwise",
-        "far-slope-of-the-other-tail",
-        "far out the slope of log Phi is taken from the other tail, where it is 0",
+        "far-derivative-of-the-other-tail",
+        "far out the derivative of log Phi is taken from the other tail, where it is 0",
         "gibbs.models.pairwise:_hazard",
         lambda original: lambda alpha: np.where(alpha < -1e3, 0.0, original(alpha)),
-        "identity/gibbs-pairwise/far_slopes",
+        "identity/gibbs-pairwise/far_derivatives",
     ),
 )

@@ -81,7 +81,7 @@ def _untied(original: Any) -> Any:
         correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
         if law[0] != "tied-log-normal":
             return correct
-        return correct._replace(slope=-np.log(np.asarray(value) / law[2]) / law[1][1] ** 2)
+        return correct._replace(derivative=-np.log(np.asarray(value) / law[2]) / law[1][1] ** 2)
 
     return log_hyperprior
 

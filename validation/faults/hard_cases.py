@@ -42,14 +42,14 @@ def _never_above_one(original: Any) -> Any:
     return note_rate
 
 
-def _cancelling_slopes(_original: Any) -> Any:
-    def slopes(mu: Any, Sigma: Any, y_sign: Any, *K: Any) -> Any:
+def _cancelling_derivatives(_original: Any) -> Any:
+    def derivatives(mu: Any, Sigma: Any, y_sign: Any, *K: Any) -> Any:
         from reference.izmailov2016.bound import elbo_gradient
 
         arguments: list[Any] = [mu, np.linalg.cholesky(Sigma), y_sign, *K[:-1], 1.0, K[-1]]
-        return elbo_gradient(*arguments).slopes
+        return elbo_gradient(*arguments).derivatives
 
-    return slopes
+    return derivatives
 
 
 def _expanded_squares(_original: Any) -> Any:
@@ -94,10 +94,10 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "svi",
-        "slopes-that-cancel",
-        "the slope of the divergence is formed from terms that cancel, and K^-1 multiplies what rounding leaves",
-        "reference.izmailov2016.fit:elbo_slopes_at_maximum",
-        _cancelling_slopes,
+        "derivatives-that-cancel",
+        "the derivative of the divergence is formed from terms that cancel, and K^-1 multiplies what rounding leaves",
+        "reference.izmailov2016.fit:elbo_gradients_at_maximum",
+        _cancelling_derivatives,
     ),
     _fault(
         "epgpc",

@@ -18,7 +18,7 @@ _LEARNING = ("toy",)
 _fault = Seeds(problems=_SPARSE)
 
 
-_BOTH = ("identity/{}/log_evidence", "identity/{}/latent_*", "slope/{}/stationary")
+_BOTH = ("identity/{}/log_evidence", "identity/{}/latent_*", "derivative/{}/stationary")
 
 # -- Jaakkola and Jordan's bound ---------------------------------------------------------------------------------
 
@@ -50,18 +50,20 @@ def _thrown_away(original: Any) -> Any:
 def _minimised(original: Any) -> Any:
     def search(objective: Any, packing: Any, **options: Any) -> Any:
         def negative(*where: Any) -> Any:
-            value, slopes = objective(*where)
-            return -value, type(slopes)(*(None if slope is None else -slope for slope in slopes))
+            value, derivatives = objective(*where)
+            return -value, type(derivatives)(
+                *(None if derivative is None else -derivative for derivative in derivatives)
+            )
 
         return original(negative, packing, **options)
 
     return search
 
 
-_XI_SLOPE = ("fast.methods.vi_jj:local_gradient",)
+_XI_DERIVATIVE = ("fast.methods.vi_jj:local_gradient",)
 
 
-def _slope_of_means(original: Any) -> Any:
+def _derivative_of_means(original: Any) -> Any:
     return lambda xi, latent_mean, latent_var: original(xi, latent_mean, 0.0 * latent_var)
 
 
@@ -109,7 +111,7 @@ _JJ = (
         "the bound is without lambda(xi) xi^2",
         "fast.methods.vi_jj:jaakkola_jordan",
         _without_square,
-        ("identity/{}/log_evidence", "slope/{}/stationary"),
+        ("identity/{}/log_evidence", "derivative/{}/stationary"),
         problems=_SMALL,
     ),
     _fault(
@@ -123,10 +125,10 @@ _JJ = (
     ),
     _fault(
         "vi-jj-full",
-        "xi-slope-of-means",
-        "the slope of the bound in xi compares xi^2 with m^2 alone",
-        _XI_SLOPE,
-        _slope_of_means,
+        "xi-derivative-of-means",
+        "the gradient of the bound in xi compares xi^2 with m^2 alone",
+        _XI_DERIVATIVE,
+        _derivative_of_means,
         "identity/{}/learned",
         problems=_LEARNING,
     ),
@@ -143,10 +145,10 @@ _JJ = (
     ),
     _fault(
         "vi-jj-full",
-        "noise-slope-turned",
+        "noise-derivative-turned",
         "the derivative in the noise variance has the wrong sign",
         "fast.methods.vi_jj:gradients_at",
-        _gradient("noise", lambda slope: -slope),
+        _gradient("noise", lambda derivative: -derivative),
         "identity/{}/gradient_noise",
         problems=_SMALL,
     ),
@@ -173,7 +175,7 @@ _JJ = (
         "lengthscale-of-its-square",
         "the derivative in a lengthscale is that in its square",
         "fast.methods.vi_jj:gradients_at",
-        _gradient("lengthscales", lambda slope: 0.5 * slope),
+        _gradient("lengthscales", lambda derivative: 0.5 * derivative),
         "identity/{}/gradient_lengthscales",
         problems=_SMALL,
     ),
@@ -198,14 +200,14 @@ def _stopped(most: int) -> Callable[[Any], Any]:
 
 
 def _expanding(change: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Any]:
-    """Changes the quadratic: change(quadratic, xi, slope of log p at xi)."""
+    """Changes the quadratic: change(quadratic, xi, derivative of log p at xi)."""
 
     def make(original: Any) -> Any:
         if original.__name__ == "_newton":
             return _stopped(30)(original)
 
         def taylor(y_sign: Any, xi: Any, log_likelihood: Any) -> Any:
-            return change(original(y_sign, xi, log_likelihood), xi, log_likelihood(y_sign, xi).slope)
+            return change(original(y_sign, xi, log_likelihood), xi, log_likelihood(y_sign, xi).derivative)
 
         return taylor
 
@@ -213,7 +215,7 @@ def _expanding(change: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Any]:
 
 
 _EXPANSION = ("fast.methods.vi_taylor:taylor", "fast.methods.vi_taylor:_newton")
-_EXPANDED = (*_BOTH, "slope/{}/projected_mode")
+_EXPANDED = (*_BOTH, "derivative/{}/projected_mode")
 
 _TAYLOR = (
     _fault(
@@ -221,7 +223,7 @@ _TAYLOR = (
         "curvature-halved",
         "Psi, which is half the curvature, stands for the curvature",
         _EXPANSION,
-        _expanding(lambda quadratic, xi, slope: quadratic._replace(precision=0.5 * quadratic.precision)),
+        _expanding(lambda quadratic, xi, derivative: quadratic._replace(precision=0.5 * quadratic.precision)),
         _EXPANDED,
         problems=_SMALL,
     ),
@@ -230,7 +232,7 @@ _TAYLOR = (
         "v-without-curvature",
         "v is phi: 2 Psi xi is forgotten",
         _EXPANSION,
-        _expanding(lambda quadratic, xi, slope: quadratic._replace(shift=slope)),
+        _expanding(lambda quadratic, xi, derivative: quadratic._replace(shift=derivative)),
         _EXPANDED,
         problems=_SMALL,
     ),
@@ -239,7 +241,7 @@ _TAYLOR = (
         "v-with-minus",
         "v is phi - 2 Psi xi",
         _EXPANSION,
-        _expanding(lambda quadratic, xi, slope: quadratic._replace(shift=2.0 * slope - quadratic.shift)),
+        _expanding(lambda quadratic, xi, derivative: quadratic._replace(shift=2.0 * derivative - quadratic.shift)),
         _EXPANDED,
         problems=_SMALL,
     ),
@@ -323,15 +325,15 @@ _SVI = (
     _fault(
         "svi",
         "divergence-dropped",
-        "the slope in mu is without that of the divergence",
+        "the gradient in mu is without that of the divergence",
         _BATCH_BOUND,
         _prior_ignored,
         _STEPS,
     ),
     _fault(
         "svi",
-        "diagonal-slope-dropped",
-        "the slope in the diagonal of the factor of Sigma is without that of log|Sigma|",
+        "diagonal-derivative-dropped",
+        "the derivative in the diagonal of the factor of Sigma is without that of log|Sigma|",
         _BATCH_BOUND,
         _without_log_diagonal,
         _STEPS,

@@ -12,7 +12,7 @@ from validation.faults._seeded import Seeds
 
 _fault = partial(Seeds(problems="toy"), "laplace-binary")
 _MODE = "fast.one_latent.laplace"
-_DERIVATIVE = ("identity/{}/gradient_*", "slope/{}/gradient_definition")
+_DERIVATIVE = ("identity/{}/gradient_*", "derivative/{}/gradient_definition")
 
 
 def _evidence(change: Any) -> Any:
@@ -26,7 +26,7 @@ def _plain_curvature(original: Any) -> Any:
 
     def mode(prior: Any, log_likelihood: Any, **options: Any) -> Any:
         correct = original(prior, log_likelihood, **options)
-        terms = correct.terms._replace(curvature=-np.square(correct.terms.slope))
+        terms = correct.terms._replace(curvature=-np.square(correct.terms.derivative))
         return correct._replace(terms=terms)
 
     return mode
@@ -52,7 +52,7 @@ FAULTS = (
         ("identity/{}/log_evidence", "limit/{}/definition"),
     ),
     _fault(
-        "curvature-of-the-slope",
+        "curvature-of-the-derivative",
         "W is the square of the gradient: of the probit it lacks z r, of the logit it is another number",
         "fast.methods.laplace_binary:find_mode",
         _plain_curvature,

@@ -12,24 +12,24 @@ from validation.faults._seeded import seeded
 
 
 def _halved(original: Any) -> Any:
-    def slope(self: Any, *arguments: Any) -> Any:
+    def gradient(self: Any, *arguments: Any) -> Any:
         return 0.5 * original(self, *arguments)
 
-    return slope
+    return gradient
 
 
 def _grows_always(original: Any) -> Any:
-    def step(slope: Any, state: Any) -> Any:
-        return original(np.abs(slope), state)
+    def step(derivative: Any, state: Any) -> Any:
+        return original(np.abs(derivative), state)
 
     return step
 
 
 def _unlearned_noise(original: Any) -> Any:
-    def slope(self: Any, gradients: Any, hyper: Any) -> Any:
+    def gradient(self: Any, gradients: Any, hyper: Any) -> Any:
         return original(self, gradients._replace(noise=0.0 * np.asarray(gradients.noise)), hyper)
 
-    return slope
+    return gradient
 
 
 def _no_bias(original: Any) -> Any:
@@ -43,7 +43,7 @@ def _no_bias(original: Any) -> Any:
 def _root_of_all(original: Any) -> Any:
     def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
         correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
-        return correct._replace(slope=2.0 * correct.slope) if sits_on == "root" else correct
+        return correct._replace(derivative=2.0 * correct.derivative) if sits_on == "root" else correct
 
     return log_hyperprior
 
@@ -52,9 +52,9 @@ _STEPS = (
     *(
         seeded(
             method,
-            "learning-slope-halved",
-            "half of the slope in the logarithms is forgotten: Adam hardly sees it, a search does",
-            "fast.sparse_classes.training:ClassPacking.slope",
+            "learning-derivative-halved",
+            "half of the gradient in the logarithms is forgotten: Adam hardly sees it, a search does",
+            "fast.sparse_classes.training:ClassPacking.derivative",
             _halved,
             f"identity/{method}/paths",
         )
@@ -63,7 +63,7 @@ _STEPS = (
     seeded(
         "sep",
         "adaptive-rate-only-grows",
-        "the adaptive rates take every slope for one of the same sign, so that they only grow",
+        "the adaptive rates take every derivative for one of the same sign, so that they only grow",
         "fast.sparse_classes.training:adaptive_step",
         _grows_always,
         "identity/sep/paths",
@@ -71,8 +71,8 @@ _STEPS = (
     seeded(
         "label-regression",
         "noise-not-learned",
-        "the noise has no slope, so it stays where it is",
-        "fast.sparse_classes.training:ClassPacking.slope",
+        "the noise has zero gradient, so it stays where it is",
+        "fast.sparse_classes.training:ClassPacking.derivative",
         _unlearned_noise,
         ("identity/label-regression/paths", "limit/label-regression/search_end"),
     ),
@@ -90,7 +90,7 @@ _STEPS = (
     seeded(
         "laplace",
         "law-of-root-doubled",
-        "where the law sits on the root its slope in the logarithm is taken twice",
+        "where the law sits on the root its derivative in the logarithm is taken twice",
         "fast.core.hyperprior:log_hyperprior",
         _root_of_all,
         ("identity/laplace/paths", "limit/laplace/search_end"),
@@ -104,8 +104,8 @@ _STEPS = (
 _SEARCHES = (
     seeded(
         "svgpc",
-        "search-ends-on-a-slope",
-        "the search is content with slopes of a third and says that it has converged",
+        "search-ends-on-a-derivative",
+        "the search is content with derivatives of a third and says that it has converged",
         "fast.methods.svgpc:maximise",
         lambda original: (
             lambda *arguments, **options: original(*arguments, **{**options, "max_iterations": 2})._replace(

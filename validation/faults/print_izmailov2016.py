@@ -21,9 +21,9 @@ def _prior_mean(original: Any) -> Any:
 FAULTS: tuple[Fault, ...] = (
     _fault(
         "vi-taylor",
-        "print-slope-without-variance",
-        "the slope of the approximate bound in xi is without the variance, as printed",
-        "taylor:taylor_xi_slope",
+        "print-derivative-without-variance",
+        "the derivative of the approximate bound in xi is without the variance, as printed",
+        "taylor:taylor_xi_derivative",
         _without_variance,
         "bound",
     ),

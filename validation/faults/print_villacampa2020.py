@@ -36,7 +36,7 @@ def _conditional_dropped(original: Any) -> Any:
     return lambda k_xx, upsilon, K_ZZ, cov: original(float(upsilon @ K_ZZ @ upsilon), upsilon, K_ZZ, cov)
 
 
-def _slope_of_q(original: Any) -> Any:
+def _derivative_of_q(original: Any) -> Any:
     return lambda matrix, dK: 0.5 * original(matrix, dK)
 
 
@@ -86,7 +86,7 @@ FAULTS: tuple[Fault, ...] = (
         "half-the-prior",
         "(A.29) is half of itself in the gradient of PEP",
         "gradients:prior_term_gradient",
-        _slope_of_q,
+        _derivative_of_q,
         "pep",
     ),
     *_forms(

@@ -301,8 +301,8 @@ def _per_class(original: Any) -> Any:
     return lambda self, posterior: original(self, posterior) / 3.0
 
 
-def _follows_slope(original: Any) -> Any:
-    return lambda values, slope, radius: original(np.ones_like(values), slope, radius)
+def _follows_derivative(original: Any) -> Any:
+    return lambda values, derivative, radius: original(np.ones_like(values), derivative, radius)
 
 
 def _one_round(original: Any) -> Any:
@@ -429,18 +429,18 @@ _ENDS = (
     ),
     seeded(
         "laplace",
-        "slope-of-a-class",
-        "the slope of lengthscales that classes share is that of one class",
+        "derivative-of-a-class",
+        "the derivative of lengthscales that classes share is that of one class",
         "fast.estimators.multiclass:_MulticlassClassifier._lengthscale_gradient",
         _per_class,
-        "identity/laplace/shared_slopes",
+        "identity/laplace/shared_gradients",
     ),
     seeded(
         "rpapep",
         "curvature-left-out",
         "Newton's steps take all curvatures for one",
         "fast.sparse_classes.alpha_search:_within",
-        _follows_slope,
+        _follows_derivative,
         "identity/rpapep/few_hessians",
     ),
     seeded(

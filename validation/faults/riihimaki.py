@@ -103,7 +103,7 @@ _LAPLACE = (
         "prior-at-mode-dropped",
         "log Z is without -f'K^-1 f/2",
         "fast.methods.laplace:laplace_log_evidence",
-        lambda original: lambda mode: original(mode) + 0.5 * float(np.vdot(mode.latent, mode.slope)),
+        lambda original: lambda mode: original(mode) + 0.5 * float(np.vdot(mode.latent, mode.derivative)),
         ("log_evidence",),
     ),
     _soft(
@@ -130,7 +130,7 @@ _LAPLACE = (
 def _turned(original: Any) -> Any:
     def terms(mean: Any, y: Any, **options: Any) -> Any:
         correct = original(-mean, y, **options)
-        return correct._replace(slope=-correct.slope)
+        return correct._replace(derivative=-correct.derivative)
 
     return terms
 

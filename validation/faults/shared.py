@@ -162,15 +162,15 @@ def _value(method: str) -> str:
         return "limit/{}/batch_definition"
     if method == "label-regression":
         return "limit/{}/conditioning"
-    return "slope/{}/stationary" if method in ("x-gpc", "svgpc", *_IZMAILOV) else "limit/{}/definition"
+    return "derivative/{}/stationary" if method in ("x-gpc", "svgpc", *_IZMAILOV) else "limit/{}/definition"
 
 
 def _gradient(method: str) -> str:
     if method in (*_WENZEL, *_IZMAILOV):
-        return "slope/{}/gradient_definition"
+        return "derivative/{}/gradient_definition"
     if method == _BINARY_LAPLACE:
-        return "slope/{}/gradient_definition"
-    return "slope/{}/definition" if method == "sep" else _value(method)
+        return "derivative/{}/gradient_definition"
+    return "derivative/{}/definition" if method == "sep" else _value(method)
 
 
 # -- every method: kernel, gradient, prediction ----------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _kernels() -> Iterable[Fault]:
 
 
 # where derivatives of a method end: a mapping or a tuple with the field `variance`
-_SLOPES = {
+_DERIVATIVES = {
     _BINARY_LAPLACE: "reference.common.laplace_binary:laplace_binary_gradients",
     **dict.fromkeys(("x-gpc", "svgpc", "epgpc"), "reference.wenzel2019._prior:gradients"),
     **dict.fromkeys(_IZMAILOV, "reference.izmailov2016._prior:through_kernel"),
@@ -212,7 +212,7 @@ _MODULES = {
 
 
 def _gradients() -> Iterable[Fault]:
-    for method, address in _SLOPES.items():
+    for method, address in _DERIVATIVES.items():
         module = _MODULES.get(method, method.replace("-", "_"))
         there: tuple[tuple[str, Make], ...] = ((address, _output("variance", change=_half)),)
         if method in ("ep", "sep"):  # one for each form of the equations
@@ -396,7 +396,7 @@ def _binary() -> Iterable[Fault]:
                 ("reference.izmailov2016.jaakkola_jordan:jj_constant", _printed_constant),
             ),
             ("fast.likelihood.quadratic_bounds:jj_coefficient", _printed_lambda),
-            "slope/{}/stationary",
+            "derivative/{}/stationary",
         )
         yield _shared(
             method,
@@ -404,7 +404,7 @@ def _binary() -> Iterable[Fault]:
             "xi is |E f|, without the variance",
             ("reference.izmailov2016.jaakkola_jordan:jj_optimal_xi", _input(1, "latent_var", lambda v: 0.0 * v)),
             ("fast.likelihood.quadratic_bounds:jj_local", _input(1, "latent_var", lambda v: 0.0 * v)),
-            "slope/{}/stationary",
+            "derivative/{}/stationary",
         )
     yield _shared(
         "vi-taylor",
@@ -412,7 +412,7 @@ def _binary() -> Iterable[Fault]:
         "the expansion has half of the curvature",
         ("reference.izmailov2016.taylor:taylor_psi", _output(change=_half)),
         ("fast.likelihood.quadratic_bounds:taylor", _curved),
-        ("slope/{}/stationary", "slope/{}/projected_mode"),
+        ("derivative/{}/stationary", "derivative/{}/projected_mode"),
     )
 
 
@@ -438,7 +438,7 @@ def _laplace_binary() -> Iterable[Fault]:
         "the gradient of log Z is taken as if the mode did not move",
         ("reference.common.laplace_binary:laplace_derivatives", _mode_held),
         ("fast.one_latent.laplace:third_derivative", _mode_held),
-        "slope/{}/gradient_definition",
+        "derivative/{}/gradient_definition",
     )
     yield _shared(
         _BINARY_LAPLACE,
@@ -508,7 +508,7 @@ def _flat_factor(original: Any) -> Any:
     return coefficient
 
 
-def _flat_slope(_: Any) -> Any:
+def _flat_derivative(_: Any) -> Any:
     return lambda alpha, beta, b_sum, upsilon: -0.25 * beta * (alpha - beta) / b_sum * np.outer(upsilon, upsilon)
 
 
@@ -533,7 +533,7 @@ def _sparse() -> Iterable[Fault]:
             (
                 ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
                 ("reference.villacampa2017.factors:update_c1", _flat_factor),
-                ("reference.villacampa2017.factors:dlogz_dcov", _flat_slope),
+                ("reference.villacampa2017.factors:dlogz_dcov", _flat_derivative),
             ),
             ("fast.sparse_classes.pairwise_factors:pair_tilt", _output("curvature", change=_half)),
             "limit/{}/definition",
@@ -555,7 +555,7 @@ def _sparse() -> Iterable[Fault]:
         "learning takes a batch for itself, not for N/|S| times as much",
         ("reference.villacampa2017.gradients:minibatch_scale", lambda original: lambda n, batch_size: 1.0),
         ("fast.sparse_classes.sep:data_scale", lambda original: lambda n, batch_size: 1.0),
-        "slope/{}/batch_definition",
+        "derivative/{}/batch_definition",
         "toy-3-sparse-threshold",
     )
     yield _shared(
@@ -694,7 +694,7 @@ def _full() -> Iterable[Fault]:
         "region-mean-half-way",
         "expected auxiliary variables go half of the way",
         ("reference.riihimaki2013.variational:region_moments", _lazy_region),
-        ("fast.methods.vb_probit:region_terms", _output("slope", change=_half)),
+        ("fast.methods.vb_probit:region_terms", _output("derivative", change=_half)),
         "limit/{}/definition",
     )
     yield _shared(

@@ -23,7 +23,7 @@ def _unscaled(original: Any) -> Any:
 
 
 def _uncorrected(original: Any) -> Any:
-    # without bias correction the running means start near zero: a tenth of the slope, a thousandth of its square
+    # without bias correction the running means start near zero: a tenth of the derivative, a thousandth of its square
     def step(gradient: Any, state: Any, learning_rate: float) -> Any:
         correct = original(gradient, state, learning_rate)
         t = correct.state.iteration
@@ -184,7 +184,7 @@ def _own_site(original: Any) -> Any:
 
 def _unshrunk(original: Any) -> Any:
     # the tilted moments' own precision in place of what is left after the cavity's
-    return lambda mean, var, slope, curvature: original(mean, 0.0 * var, slope, curvature)
+    return lambda mean, var, derivative, curvature: original(mean, 0.0 * var, derivative, curvature)
 
 
 def _without_log(original: Any) -> Any:

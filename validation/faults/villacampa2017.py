@@ -20,7 +20,7 @@ def _printed_sign(original: Any) -> Any:
     def sites(tilt: Any, mean_label: Any, var_label: Any, mean_other: Any, var_other: Any) -> Any:
         correct = original(tilt, mean_label, var_label, mean_other, var_other)
         left = 1.0 - tilt.curvature * var_other
-        return correct._replace(c2_other=(tilt.curvature * mean_other + tilt.slope) / left)
+        return correct._replace(c2_other=(tilt.curvature * mean_other + tilt.derivative) / left)
 
     return sites
 

@@ -98,8 +98,8 @@ def _log_det_dropped(original: Any) -> Any:
 def _mean_outside_kernel(original: Any) -> Any:
     """The law that K pulls at is taken for one about zero."""
 
-    return lambda self, spread, mean, curvature, slope: (
-        original(self, spread, mean, curvature, slope) - np.outer(mean, mean)
+    return lambda self, spread, mean, curvature, derivative: (
+        original(self, spread, mean, curvature, derivative) - np.outer(mean, mean)
     )
 
 
@@ -112,8 +112,8 @@ def _prior_left_out(original: Any) -> Any:
 
 
 def _direction_of_mean_turned(original: Any) -> Any:
-    def direction(self: Any, laws: Any, curvature: Any, slope: Any) -> Any:
-        return original(self, laws, curvature, -slope)
+    def direction(self: Any, laws: Any, curvature: Any, derivative: Any) -> Any:
+        return original(self, laws, curvature, -derivative)
 
     return direction
 
@@ -182,8 +182,8 @@ _ENERGIES = (
     ),
     _fault(
         "rpapep",
-        "slope-turned",
-        "the direction has the slope in the means with the other sign",
+        "derivative-turned",
+        "the direction has the derivative in the means with the other sign",
         "fast.sparse_classes.alpha_energies:Energy.direction",
         _direction_of_mean_turned,
     ),

@@ -35,8 +35,8 @@ def _one_step_more(original: Any) -> Any:
 
 def _centred(original: Any) -> Any:
     def energy(white_ref: Any, target: Any, reference: Any) -> Any:
-        potential, slope = original(white_ref, target, reference)
-        return potential - white_ref @ reference.shift, slope
+        potential, derivative = original(white_ref, target, reference)
+        return potential - white_ref @ reference.shift, derivative
 
     return energy
 

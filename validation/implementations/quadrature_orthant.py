@@ -289,7 +289,7 @@ def bivariate_cdf(h: Array, k: Array, rho: float) -> Array:
     root = np.sqrt(1.0 - rho**2)
 
     def skew(a: Array, b: Array) -> Array:
-        # T(a, (b - rho a)/(a root)); at a = 0 the slope is infinite with the sign of b, and T is a quarter of it
+        # T(a, (b - rho a)/(a root)); at a = 0 the derivative is infinite with the sign of b, and T is a quarter of it
         safe = np.where(a == 0.0, 1.0, a)
         at_zero = 0.25 * np.sign(b)
         return np.where(a == 0.0, at_zero, owens_t(safe, (b - rho * safe) / (safe * root)))

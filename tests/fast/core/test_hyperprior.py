@@ -38,7 +38,7 @@ def test_every_derivative_is_that_of_the_density_in_the_coordinates_of_a_search(
     prior = Hyperprior(laws, map_density=map_density).checked(3)
     field = "lengthscales" if name == "scale" else name
     value = np.stack([VALUE, 0.4 * VALUE[::-1]]) if field == "lengthscales" else np.array([0.3, 2.5])
-    got = prior.at((name,), lambda _: value).slopes[name]
+    got = prior.at((name,), lambda _: value).derivatives[name]
     step = 1e-5
     for place in np.ndindex(got.shape):
         move = np.zeros(value.shape)
@@ -61,8 +61,8 @@ def test_the_weak_prior_is_a_density_of_logarithms_with_its_documented_medians()
         np.testing.assert_allclose(got.value, wanted, rtol=1e-12, atol=0)  # three sums of a few terms
         medians = {"variance": 10.0 * of_link, "lengthscales": SCALE, "noise": of_link if alone else 0.1 * of_link}
         at_top = prior.at(("variance", "noise", "lengthscales"), lambda field, at=medians: np.asarray(at[field]))
-        for slope in at_top.slopes.values():
-            np.testing.assert_allclose(slope, 0.0, rtol=0, atol=1e-12)  # the mode of a logarithm is its median
+        for derivative in at_top.derivatives.values():
+            np.testing.assert_allclose(derivative, 0.0, rtol=0, atol=1e-12)  # the mode of a logarithm is its median
 
 
 def test_a_median_variance_stands_for_a_bayes_error_of_ten_percent():
@@ -80,7 +80,7 @@ def test_what_has_no_law_is_flat_and_rows_are_independent():
     prior = Hyperprior({"variance": ("log-normal", 1.0, 2.0)}).checked(3)
     result = prior.at(("lengthscales", "noise", "Z"), lambda _: VALUE)
     assert result.value == 0.0
-    assert result.slopes == {}
+    assert result.derivatives == {}
     rows = prior.at(("variance",), lambda _: np.array([1.0, 3.0])).value
     np.testing.assert_allclose(rows, lognorm.logpdf([1.0, 3.0], 1.0, scale=2.0).sum(), rtol=1e-14, atol=0)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_derivative
 
 LENGTHS = np.array([[0.5, 2.0, 7.0], [1.0, 1.0, 9.0]])
 
@@ -24,7 +24,7 @@ def test_a_scale_moves_all_lengthscales_by_one_factor():
 @pytest.mark.parametrize("name", ["lengthscales", "scale"])
 def test_the_chain_rule_is_that_of_the_coordinates(name):
     weights = np.array([[1.0, -2.0, 0.5], [0.3, 0.1, 2.0]])
-    got = log_slope(name, weights, LENGTHS)  # gradient of sum of weights times lengthscales
+    got = log_derivative(name, weights, LENGTHS)  # gradient of sum of weights times lengthscales
     here = coordinates(name, LENGTHS)
     for place in np.ndindex(here.shape):
         move = np.zeros(here.shape)

@@ -117,15 +117,15 @@ def test_the_start_of_lengthscales_says_nothing_of_what_is_typical(wide):
     near = XGPClassifier(learn=("variance", "scale"), n_inducing=None, random_state=0).fit(X, y)
     typical = default_lengthscales(X, np.random.default_rng(0))
     far = XGPClassifier(learn=("variance", "scale"), n_inducing=None, lengthscales=3.0 * typical).fit(X, y)
-    # two searches that end at slopes of 1e-5, or where 1e-13 of some 20 nats is gained: logarithms to 1e-4
+    # two searches that end at derivatives of 1e-5, or where 1e-13 of some 20 nats is gained: logarithms to 1e-4
     np.testing.assert_allclose(far.lengthscales_, near.lengthscales_, rtol=1e-3, atol=0)
     np.testing.assert_allclose(far.log_hyperprior_, near.log_hyperprior_, rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("curvature", [0.0, 0.3, 5.0])
 def test_a_stage_pays_where_laplaces_evidence_does(curvature):
-    each, n_more, slope = 0.5, 7, 3.0
-    most = 0.5 * n_more * (each * slope) ** 2  # of a straight line and the curvature of the prior
+    each, n_more, derivative = 0.5, 7, 3.0
+    most = 0.5 * n_more * (each * derivative) ** 2  # of a straight line and the curvature of the prior
     gain = most / (1.0 + each**2 * curvature)
     evidence = gain - 0.5 * n_more * np.log1p(each**2 * curvature)  # a Gaussian integral, exact for quadratics
     assert pays(gain, most, n_more) == (evidence > 0.0)

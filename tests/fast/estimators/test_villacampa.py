@@ -227,16 +227,16 @@ def test_a_noise_of_zero_that_is_learned_starts_small(iris):
 def test_the_reason_agrees_with_what_happened():
     rows, y = np.array([[0.0, 1.0], [2.0, 0.5]]), np.array([0, 1])
     model = EPClassifier(inducing_points=rows, max_iter=30).fit(rows, y)
-    assert model.converged_ == (model.stop_reason_ == "slope of the evidence below 0.01")
+    assert model.converged_ == (model.stop_reason_ == "gradient of the evidence below 0.01")
 
 
 @pytest.mark.parametrize(
     ("converged", "residual", "iterations", "reason"),
     [
-        (True, 0.001, 30, r"slope of the evidence below 0.01"),
+        (True, 0.001, 30, r"gradient of the evidence below 0.01"),
         (False, 0.001, 4, r"the iteration on q did not converge at the best parameters"),
-        (False, 0.5, 30, r"iteration limit reached with a slope of 0.5"),
-        (False, 0.5, 4, r"no step raises the evidence with a slope of 0.5"),
+        (False, 0.5, 30, r"iteration limit reached with a gradient of 0.5"),
+        (False, 0.5, 4, r"no step raises the evidence with a gradient of 0.5"),
     ],
 )
 def test_a_search_says_what_ended_it(converged, residual, iterations, reason):

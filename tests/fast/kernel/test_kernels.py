@@ -80,13 +80,13 @@ def test_the_vjp_agrees_with_central_differences(a, b, d, log_length, log_varian
     np.testing.assert_allclose(got.variance, by_variance, rtol=0, atol=limit / min(1.0, variance))
     for j in range(d):
         step = h * np.eye(d)[j]
-        slope = (value(ell=lengthscales + step) - value(ell=lengthscales - step)) / (2 * h)
-        np.testing.assert_allclose(got.lengthscales[j], slope, rtol=0, atol=limit)
+        derivative = (value(ell=lengthscales + step) - value(ell=lengthscales - step)) / (2 * h)
+        np.testing.assert_allclose(got.lengthscales[j], derivative, rtol=0, atol=limit)
         for i in range(b):
             shift = np.zeros((b, d))
             shift[i, j] = h
-            slope = (value(z=X2 + shift) - value(z=X2 - shift)) / (2 * h)
-            np.testing.assert_allclose(got.X2[i, j], slope, rtol=0, atol=limit)
+            derivative = (value(z=X2 + shift) - value(z=X2 - shift)) / (2 * h)
+            np.testing.assert_allclose(got.X2[i, j], derivative, rtol=0, atol=limit)
 
 
 def test_the_vjp_is_finite_where_the_kernel_underflows():

@@ -7,7 +7,7 @@ import pytest
 from fast.core.inputs import hyper
 from fast.core.options import Storage
 from fast.kernel.kernels import entries_vjp, gram, matern, se_ard
-from fast.kernel.matern import correlation, matern_slope, matern_value
+from fast.kernel.matern import correlation, matern_derivative, matern_value
 from fast.methods import x_gpc
 from fast.one_latent.quadratic_search import prepare as prepare_blocks
 from values_given import binary
@@ -52,18 +52,18 @@ def test_a_smooth_kernel_is_nearly_the_squared_exponential(rng):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_slope_is_the_derivative_in_squared_distance(order):
+def test_the_derivative_is_the_derivative_in_squared_distance(order):
     for squared in (0.02, 0.7, 9.0):
         with mpmath.workdps(40):
             result = mpmath.diff(lambda s: formula(mpmath.sqrt(2 * mpmath.mpf(order) * s), order), squared)
         # as the values
         np.testing.assert_allclose(
-            matern_slope(np.array([[squared]]), 1.3, order), [[-2 * 1.3 * float(result)]], rtol=1e-12, atol=0
+            matern_derivative(np.array([[squared]]), 1.3, order), [[-2 * 1.3 * float(result)]], rtol=1e-12, atol=0
         )
 
 
 @pytest.mark.parametrize("order", [0.3, 0.5, 1.5, 1.8, 2.5])
-def test_pulled_back_gradients_are_slopes(rng, order):
+def test_pulled_back_gradients_are_derivatives(rng, order):
     X1, X2 = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
     cotangent, lengths = rng.normal(size=(4, 3)), np.array([0.7, 1.4])
 
@@ -75,8 +75,8 @@ def test_pulled_back_gradients_are_slopes(rng, order):
     np.testing.assert_allclose(got.variance, (value(1.3 + h) - value(1.3 - h)) / (2 * h), rtol=1e-7, atol=1e-8)
     for j in range(2):
         u = h * np.eye(2)[j]
-        slope = (value(ell=lengths + u) - value(ell=lengths - u)) / (2 * h)
-        np.testing.assert_allclose(got.lengthscales[j], slope, rtol=1e-7, atol=1e-8)
+        derivative = (value(ell=lengths + u) - value(ell=lengths - u)) / (2 * h)
+        np.testing.assert_allclose(got.lengthscales[j], derivative, rtol=1e-7, atol=1e-8)
         for i in range(3):
             w = np.zeros((3, 2))
             w[i, j] = h

@@ -44,10 +44,10 @@ def test_two_classes_meet_the_closed_form_for_any_ratio_of_variances(own: float,
     # the stated error: 1e-12 of P, or of log P its rounding
     assert abs(result.log_mass[0] - log_ndtr(z)) <= 1e-12 + 2e-15 * abs(log_ndtr(z))
     # derivatives to the stated 1e-11
-    np.testing.assert_allclose(result.slope[0] * sd, [-r[0], r[0]], rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(result.derivative[0] * sd, [-r[0], r[0]], rtol=1e-11, atol=1e-15)
     np.testing.assert_allclose(result.curvature[0] * sd**2, -(r * excess)[0], rtol=1e-11, atol=1e-15)
-    slope_z = -r[0] * z
-    np.testing.assert_allclose(result.by_variance[0] * sd**2, 0.5 * slope_z, rtol=1e-9, atol=1e-12)
+    derivative_z = -r[0] * z
+    np.testing.assert_allclose(result.by_variance[0] * sd**2, 0.5 * derivative_z, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.verifies("villacampa2017", "3", route="mpmath quadrature")
@@ -79,7 +79,7 @@ def test_derivatives_of_the_sum_of_probabilities_vanish(rng: np.random.Generator
     var, mean = 10.0 ** rng.uniform(-3, 3, size=(n, C)), rng.normal(size=(n, C))
     results = [argmax_moments(mean, var, np.full(n, k)) for k in range(C)]
     P = np.exp([one.log_mass for one in results])[:, :, None]
-    for part in ([one.slope for one in results], [one.by_variance for one in results]):
+    for part in ([one.derivative for one in results], [one.by_variance for one in results]):
         terms = P * np.array(part)
         # relative to the largest term of a row: cancellation of numbers right to 1e-11
         size = np.abs(terms).max(axis=(0, 2))[:, None]
@@ -96,7 +96,7 @@ def test_derivatives_are_those_of_log_P(rng: np.random.Generator) -> None:
         step = h * np.eye(C)[j]
         up, down = (argmax_moments(mean + sign * step, var, y).log_mass for sign in (1.0, -1.0))
         # truncation h^2 and rounding eps/h, eps/h^2
-        np.testing.assert_allclose((up - down) / (2 * h), result.slope[:, j], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose((up - down) / (2 * h), result.derivative[:, j], rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(
             (up + down - 2 * result.log_mass) / h**2, result.curvature[:, j], rtol=1e-5, atol=1e-6
         )
@@ -108,7 +108,7 @@ def test_point_masses_are_limits_and_decided_ones_are_said() -> None:
     mean = np.array([[0.0, 0.4, -1.0]] * 5)
     var = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     result = argmax_moments(mean, var, np.zeros(5, dtype=np.int64))
-    assert np.isfinite(result.slope).all()
+    assert np.isfinite(result.derivative).all()
     assert np.isfinite(result.curvature).all()
     tiny = argmax_moments(mean[:2], np.where(var == 0.0, 1e-14, var)[:2], np.zeros(2, dtype=np.int64))
     # a variance of 1e-14 moves log P by about that
@@ -128,7 +128,7 @@ def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> No
         alone = argmax_moments(mean[i : i + 1], var[i : i + 1], y[i : i + 1])
         # the same operations on the same numbers; BLAS may order a sum differently
         np.testing.assert_allclose(alone.log_mass[0], together.log_mass[i], rtol=1e-14, atol=1e-14)
-        np.testing.assert_allclose(alone.slope[0], together.slope[i], rtol=1e-11, atol=1e-300)
+        np.testing.assert_allclose(alone.derivative[0], together.derivative[i], rtol=1e-11, atol=1e-300)
 
 
 @pytest.mark.verifies("villacampa2017", "13", route="two-point expectation in forty digits")
@@ -149,13 +149,13 @@ def test_powers_are_two_point_expectations_down_to_tiny_alpha(alpha: float, epsi
                 exact, phi = mpmath.log(norm) / power_of, P * (high**power_of - low**power_of) / norm / power_of
         # the stated 1e-12, or the rounding of P near 1 times log a
         np.testing.assert_allclose(power.value[i], float(exact), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(power.slope[i], float(phi) * result.slope[i], rtol=1e-12, atol=1e-300)
+        np.testing.assert_allclose(power.derivative[i], float(phi) * result.derivative[i], rtol=1e-12, atol=1e-300)
         log_norm = alpha * power.value[i]
         assert power.log_norm[i] == pytest.approx(log_norm, rel=1e-12, abs=1e-15)
 
 
 @pytest.mark.verifies("villacampa2017", "13", route="finite differences")
-def test_slopes_of_powers_are_derivatives(rng: np.random.Generator) -> None:
+def test_derivatives_of_powers_are_derivatives(rng: np.random.Generator) -> None:
     n, C, h = 8, 3, 1e-4
     mean, var, y = rng.normal(size=(n, C)), rng.uniform(0.3, 2.0, size=(n, C)), rng.integers(0, C, n)
     for alpha, epsilon in ((0.0, 0.01), (0.4, 0.0), (0.7, 0.1)):
@@ -164,7 +164,7 @@ def test_slopes_of_powers_are_derivatives(rng: np.random.Generator) -> None:
             step = h * np.eye(C)[j]
             up, down = (robust_power(argmax_moments(mean + s * step, var, y), alpha, epsilon, C).value for s in (1, -1))
             # truncation h^2, rounding eps/h and eps/h^2
-            np.testing.assert_allclose((up - down) / (2 * h), power.slope[:, j], rtol=1e-6, atol=1e-7)
+            np.testing.assert_allclose((up - down) / (2 * h), power.derivative[:, j], rtol=1e-6, atol=1e-7)
             bend = (up + down - 2 * power.value) / h**2
             np.testing.assert_allclose(bend, power.curvature[:, j], rtol=1e-5, atol=1e-5)
             up, down = (robust_power(argmax_moments(mean, var + s * step, y), alpha, epsilon, C).value for s in (1, -1))

@@ -17,7 +17,7 @@ def tilted_laplace(t, c):
 
 
 @pytest.mark.verifies("wenzel2019", "u3.1-pg-mean", "u4.2-theta", route="mpmath derivative of the Laplace transform")
-def test_the_mean_is_minus_the_slope_of_the_laplace_transform():
+def test_the_mean_is_minus_the_derivative_of_the_laplace_transform():
     c = np.array([0.05, 0.7, 2.0, 9.0])
     with mpmath.workdps(40):
         expected = [float(-mpmath.diff(lambda t, x=x: tilted_laplace(t, x), 0)) for x in map(mpmath.mpf, c)]

@@ -97,7 +97,7 @@ def test_a_tiny_variance_gives_the_link_itself(var):
     ratio, excess = hazard(mean)
     # second order in the standard deviation: v g''/2 is at most 1e-10/2 of g there, times m^2 where g ~ exp(-m^2/2)
     np.testing.assert_allclose(got.value, log_ndtr(mean), rtol=1e-10 * 60 + 1e-13)
-    np.testing.assert_allclose(got.slope, ratio, rtol=1e-10 * 60 + 1e-13)
+    np.testing.assert_allclose(got.derivative, ratio, rtol=1e-10 * 60 + 1e-13)
     np.testing.assert_allclose(got.curvature, -ratio * excess, rtol=1e-10 * 60 + 1e-13)
 
 
@@ -106,7 +106,9 @@ def test_a_huge_variance_gives_the_moments_of_a_halved_square():
     var = 1e8
     got = expected_log_probit(ONE, np.zeros(1), ONE * var)
     # what is dropped is log|f| of f^2/2: log(1e4) / 2.5e7 of the value; slower in the derivatives
-    np.testing.assert_allclose([got.value[0], got.slope[0], got.curvature[0]], [-var / 4, 3989.42, -0.5], rtol=1e-3)
+    np.testing.assert_allclose(
+        [got.value[0], got.derivative[0], got.curvature[0]], [-var / 4, 3989.42, -0.5], rtol=1e-3
+    )
 
 
 def test_derivatives_are_those_of_the_value_in_mean_and_variance(rng):
@@ -115,8 +117,8 @@ def test_derivatives_are_those_of_the_value_in_mean_and_variance(rng):
     got, h = expected_log_probit(y, mean, var), 1e-4
     up, down = expected_log_probit(y, mean + h, var), expected_log_probit(y, mean - h, var)
     # central differences: h^2 / 6 of a third derivative of order one, rounding 1e-12 / h
-    np.testing.assert_allclose((up.value - down.value) / (2 * h), got.slope, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose((up.slope - down.slope) / (2 * h), got.curvature, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose((up.value - down.value) / (2 * h), got.derivative, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose((up.derivative - down.derivative) / (2 * h), got.curvature, rtol=1e-6, atol=1e-7)
     wide, narrow = expected_log_probit(y, mean, var * (1 + h)), expected_log_probit(y, mean, var * (1 - h))
     by_var = (wide.value - narrow.value) / (2 * h * var)
     np.testing.assert_allclose(by_var, 0.5 * got.curvature, rtol=1e-6, atol=1e-7)
@@ -137,7 +139,7 @@ def test_expectations_stay_finite_and_signed_at_the_ends():
     got = expected_log_probit(np.ones(48), mean, var)
     assert np.isfinite(np.array(got)).all()
     assert (got.value <= 0).all()
-    assert (got.slope >= 0).all()
+    assert (got.derivative >= 0).all()
     assert (got.curvature <= 0).all()
     assert (got.curvature >= -1 - 1e-12).all()  # g'' is in (-1, 0)
 
@@ -170,7 +172,7 @@ def test_tilted_moments_agree_with_mpmath_in_the_far_tail(z, var):
 
         exact = [float(log_z(m)), float(mpmath.diff(log_z, m)), float(mpmath.diff(log_z, m, 2))]
     # 1 - Phi(30) is 1e-198: 300 digits; rounding of z = m / sqrt(1 + v) is worth z^2 eps where Phi -> 1
-    np.testing.assert_allclose([got.value[0], got.slope[0], got.curvature[0]], exact, rtol=1e-12)
+    np.testing.assert_allclose([got.value[0], got.derivative[0], got.curvature[0]], exact, rtol=1e-12)
 
 
 def test_tilted_moments_are_the_definition_by_quadrature():
@@ -190,7 +192,7 @@ def test_tilted_moments_are_the_definition_by_quadrature():
         first = moments[1] / moments[0]
         # quad to 1e-13; the variance is a difference of numbers of order ten
         np.testing.assert_allclose(got.value[0], np.log(moments[0] / np.sqrt(2 * np.pi)), rtol=1e-11)
-        np.testing.assert_allclose(mean + var * got.slope[0], first, rtol=1e-11)
+        np.testing.assert_allclose(mean + var * got.derivative[0], first, rtol=1e-11)
         np.testing.assert_allclose(var + var**2 * got.curvature[0], moments[2] / moments[0] - first**2, rtol=1e-10)
 
 

@@ -10,7 +10,7 @@ from fast.likelihood.quadratic_bounds import (
     LINKS,
     jaakkola_jordan,
     jj_coefficient,
-    jj_coefficient_slope,
+    jj_coefficient_derivative,
     jj_local,
     log_sigmoid,
     taylor,
@@ -29,16 +29,16 @@ def at(q, f):
 
 
 @pytest.mark.verifies("izmailov2016", "u4.1-Lambda", route="mpmath")
-def test_the_coefficient_and_its_slope_to_the_last_digits():
+def test_the_coefficient_and_its_derivative_to_the_last_digits():
     for x in POINTS:
         with mpmath.workdps(50):
             X = mpmath.mpf(x)
             value = mpmath.mpf(1) / 8 if x == 0 else mpmath.tanh(X / 2) / (4 * X)
-            slope = mpmath.mpf(0) if x == 0 else (X - mpmath.sinh(X)) / (4 * X**2 * (1 + mpmath.cosh(X)))
+            derivative = mpmath.mpf(0) if x == 0 else (X - mpmath.sinh(X)) / (4 * X**2 * (1 + mpmath.cosh(X)))
         # a few roundings
         np.testing.assert_allclose(jj_coefficient(np.array([x, -x])), float(value), rtol=1e-15, atol=0)
         np.testing.assert_allclose(
-            jj_coefficient_slope(np.array([x, -x])), [float(slope), -float(slope)], rtol=4e-15, atol=0
+            jj_coefficient_derivative(np.array([x, -x])), [float(derivative), -float(derivative)], rtol=4e-15, atol=0
         )
 
 
@@ -97,7 +97,7 @@ def test_the_best_local_parameter_maximises_the_expected_bound():
 
 @pytest.mark.parametrize("link", ["logit", "probit"])
 @pytest.mark.verifies("izmailov2016", "16", "u4.2-Psi", "u4.2-phi", "u4.2-v", route="mpmath derivatives")
-def test_the_expansion_has_value_slope_and_curvature_of_the_log_likelihood(link):
+def test_the_expansion_has_value_derivative_and_curvature_of_the_log_likelihood(link):
     for y in (1.0, -1.0):
         for xi in (-9.0, -0.4, 0.0, 1.3, 20.0):
             with mpmath.workdps(130):

@@ -22,7 +22,7 @@ def log_probability(mean, var):
         def log_integrand(f):
             return -((f - mu) ** 2) / (2 * v) - mpmath.log1p(mpmath.exp(-f))
 
-        low, high = mu, mu + v  # the slope (mu - f)/v + sigma(-f) changes sign between them
+        low, high = mu, mu + v  # the derivative (mu - f)/v + sigma(-f) changes sign between them
         for _ in range(110):
             middle = (low + high) / 2
             if (mu - middle) / v + 1 / (1 + mpmath.exp(middle)) > 0:

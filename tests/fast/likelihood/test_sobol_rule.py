@@ -55,7 +55,7 @@ def test_two_classes_are_exact_by_the_probit_and_a_midpoint_rule_by_the_softmax(
     expected = log_ndtr(h / np.sqrt(H + 2.0))
     np.testing.assert_allclose(log_probit_probabilities(mean, cov)[:, 0], expected, rtol=1e-13)  # a few roundings
     exact = quad(lambda d: norm.pdf(d, h[0], np.sqrt(H[0])) / (1.0 + np.exp(-d)), -12, 12, epsabs=1e-13)[0]
-    # 1/(24 N^2) of the slope at the ends of the unit interval, N = 4096, and the logistic is flat there
+    # 1/(24 N^2) of the derivative at the ends of the unit interval, N = 4096, and the logistic is flat there
     np.testing.assert_allclose(softmax_probabilities(mean, cov)[0], [exact, 1.0 - exact], rtol=0, atol=1e-6)
     # a step in place of the logistic: a monotone function is met within half an interval
     steep = softmax_probabilities(np.array([[1e8, 0.0]]), np.array([[[1e16, 0.0], [0.0, 1e16]]]))[0, 0]

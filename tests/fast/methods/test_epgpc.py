@@ -152,7 +152,7 @@ def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
     p = make_problem(n=12, m=3, full=full, jitter=1e-3)
     got = epgpc.gradients(epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12)))
 
-    def slope(field, index, h=1e-5):
+    def derivative(field, index, h=1e-5):
         values = []
         for sign in (1, -1):
             q = SimpleNamespace(**vars(p))
@@ -163,11 +163,13 @@ def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
         return (values[0] - values[1]) / (2 * h)
 
     # central differences: h^2 times a third derivative below 1e3, rounding 1e-14 / h
-    np.testing.assert_allclose(got.variance, slope("variance", ()), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(got.noise, slope("noise", ()), rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(got.lengthscales, [slope("lengthscales", j) for j in range(2)], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(got.variance, derivative("variance", ()), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(got.noise, derivative("noise", ()), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        got.lengthscales, [derivative("lengthscales", j) for j in range(2)], rtol=1e-6, atol=1e-8
+    )
     if not full:
-        numeric = [[slope("Z", (i, j)) for j in range(2)] for i in range(3)]
+        numeric = [[derivative("Z", (i, j)) for j in range(2)] for i in range(3)]
         np.testing.assert_allclose(got.Z, numeric, rtol=1e-6, atol=1e-7)
 
 
@@ -316,7 +318,7 @@ def test_gradients_of_batches_average_to_that_of_log_z(make_problem):
     packing = Packing(("variance", "lengthscales", "noise", "Z"), posterior.prior.hyper, p.Z)
     sites = np.stack([posterior.site_precision, posterior.site_shift])
     run = epgpc_svi.SiteRun(p.X, posterior.prior.y_sign, p.Z, posterior.prior.hyper, sites, 4096)
-    whole = packing.slope(epgpc.gradients(posterior), posterior.prior.hyper)
+    whole = packing.gradient(epgpc.gradients(posterior), posterior.prior.hyper)
     every = np.arange(30)
     # at the fixed point; sums in another order
     np.testing.assert_allclose(run.gradient(every, run.view(every), packing), whole, rtol=0, atol=1e-9)
@@ -345,10 +347,10 @@ def test_learning_ends_where_the_gradient_vanishes(make_problem):
     assert search.converged
     assert posterior.log_evidence > before.log_evidence
     assert search.hyper.variance == p.variance
-    slopes = epgpc.gradients(posterior)
+    derivatives = epgpc.gradients(posterior)
     # L-BFGS-B stops at 1e-5 in the logarithms, or where log Z stands still to 1e-13
-    assert np.abs(slopes.lengthscales * search.hyper.lengthscales).max() < 1e-3
-    assert abs(slopes.noise * search.hyper.noise) < 1e-3
+    assert np.abs(derivatives.lengthscales * search.hyper.lengthscales).max() < 1e-3
+    assert abs(derivatives.noise * search.hyper.noise) < 1e-3
 
 
 def test_a_progress_callback_sees_every_sweep_and_step(make_problem):

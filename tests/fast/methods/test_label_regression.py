@@ -69,8 +69,8 @@ def test_gradients_are_differences_of_the_dense_evidence(shared):
     p = problem(1, shared=shared)
     gradients, h = label_regression.gradients(fitted(label_regression, **p)), 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
-        slope = getattr(gradients, name)
-        for place in np.ndindex(slope.shape):
+        derivative = getattr(gradients, name)
+        for place in np.ndindex(derivative.shape):
             if shared and place[0]:
                 continue
             values = []
@@ -79,7 +79,7 @@ def test_gradients_are_differences_of_the_dense_evidence(shared):
                 moved[(slice(None), *place[1:]) if shared else place] += sign * h
                 values.append(dense_evidence(p | {name: moved}))
             # h^2 = 1e-10 times third derivatives up to 1e4, rounding 1e-13 / h
-            np.testing.assert_allclose(slope[place], (values[0] - values[1]) / (2 * h), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(derivative[place], (values[0] - values[1]) / (2 * h), rtol=1e-5, atol=1e-5)
 
 
 def test_predictions_are_the_robust_ones_of_two_classes():
@@ -103,8 +103,8 @@ def test_learning_raises_the_evidence_by_both_schedules():
     start = fitted(label_regression, **p)
     searched = fitted(label_regression, **p, learn="variance")
     assert searched.trained.converged
-    slope = label_regression.gradients(searched).variance * searched.run.points.hyper.variance
-    assert np.abs(slope).max() <= 1e-5  # the tolerance in logarithms
+    derivative = label_regression.gradients(searched).variance * searched.run.points.hyper.variance
+    assert np.abs(derivative).max() <= 1e-5  # the tolerance in logarithms
     stepped = fitted(label_regression, **p, learn="variance", optimizer="adaptive", n_steps=20, trace=True)
     assert start.log_evidence < stepped.log_evidence < searched.log_evidence
     assert stepped.trained.trace[0] == start.log_evidence
@@ -122,8 +122,8 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     cut = fitted(label_regression, **(p | {"X": mapped}), block_size=64, memory_budget=0)
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
-    for name, slope in label_regression.gradients(whole)._asdict().items():
-        np.testing.assert_allclose(getattr(label_regression.gradients(cut), name), slope, rtol=1e-11, atol=1e-10)
+    for name, derivative in label_regression.gradients(whole)._asdict().items():
+        np.testing.assert_allclose(getattr(label_regression.gradients(cut), name), derivative, rtol=1e-11, atol=1e-10)
 
 
 def test_extreme_problems_give_finite_numbers_and_impossible_ones_are_refused():

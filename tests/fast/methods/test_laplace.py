@@ -51,9 +51,9 @@ def test_softmax_terms_are_value_gradient_and_hessian(rng):
             step[i, k] = 1e-5
             up, down = softmax_laplace.softmax_terms(f + step, y), softmax_laplace.softmax_terms(f - step, y)
             # central differences of step 1e-5: 1e-10, rounding 1e-11
-            slope = (log_likelihood(f + step, y) - log_likelihood(f - step, y)) / 2e-5
-            np.testing.assert_allclose(result.slope[i, k], slope, rtol=1e-8, atol=1e-9)
-            hessian = -(up.slope - down.slope)[i] / 2e-5
+            derivative = (log_likelihood(f + step, y) - log_likelihood(f - step, y)) / 2e-5
+            np.testing.assert_allclose(result.derivative[i, k], derivative, rtol=1e-8, atol=1e-9)
+            hessian = -(up.derivative - down.derivative)[i] / 2e-5
             W_row = result.pi[i, k] * (np.eye(3)[k] - result.pi[i])
             np.testing.assert_allclose(W_row, hessian, rtol=1e-8, atol=1e-9)
 
@@ -65,7 +65,7 @@ def test_a_newton_step_is_the_dense_one(rng):
     terms = softmax_laplace.softmax_terms(f, prior.y)
     result = softmax_laplace.newton_step(prior, f, terms)
     K, W = block_diag(*[prior.K(k) for k in range(3)]), dense_W(terms.pi)
-    direct = np.linalg.solve(np.linalg.inv(K) + W, W @ f.T.ravel() + terms.slope.T.ravel())
+    direct = np.linalg.solve(np.linalg.inv(K) + W, W @ f.T.ravel() + terms.derivative.T.ravel())
     np.testing.assert_allclose(result.mean.T.ravel(), direct, rtol=1e-10, atol=1e-11)  # condition below 1e3
 
 
@@ -124,8 +124,8 @@ def test_gradients_are_total_through_the_mode_too():
                 ).log_evidence
                 for s in (1, -1)
             ]
-            slope = (values[0] - values[1]) / 2e-4
-            np.testing.assert_allclose(gradients.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
+            derivative = (values[0] - values[1]) / 2e-4
+            np.testing.assert_allclose(gradients.lengthscales[k, j], derivative, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.verifies(PAPER, "23", "u4.1.1-la-tkp", route="fits of the extended data set, point appended as a datum")

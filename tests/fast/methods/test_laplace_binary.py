@@ -25,14 +25,14 @@ def test_log_z_and_its_total_gradient_are_those_of_scikit_learn(data):
     prior = replace(PRIOR, noise=0.3, jitter=0.0)
     kernel = ConstantKernel(2.3) * RBF([0.8, 1.3]) + WhiteKernel(0.3)
     model = GaussianProcessClassifier(kernel, optimizer=None, max_iter_predict=200).fit(data.X, data.y)
-    value, slopes = model.log_marginal_likelihood(model.kernel_.theta, eval_gradient=True)
+    value, derivatives = model.log_marginal_likelihood(model.kernel_.theta, eval_gradient=True)
     posterior = laplace_binary.fit(data, prior)
     # it stops where a Newton step gains less than 1e-10 nat: log Z itself is flat there, f is off by 1e-6 at most, and
     # with it log|B| and the gradient
     assert posterior.log_evidence == pytest.approx(value, abs=1e-8)
     ours = laplace_binary.gradients(posterior)
     logs = [2.3 * ours.variance, *(ours.lengthscales * [0.8, 1.3]), 0.3 * ours.noise]
-    np.testing.assert_allclose(logs, slopes, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(logs, derivatives, rtol=0, atol=1e-6)
 
 
 def test_latent_means_at_the_data_are_those_of_scikit_learn(data):

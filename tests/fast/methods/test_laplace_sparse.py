@@ -84,9 +84,9 @@ def test_mode_covariances_evidence_and_predictions_are_the_dense_ones(shared):
     assert posterior.converged
     K, f = fitc(p), posterior.latent_mean
     pi = softmax(f, axis=1)
-    slope = (p["y"][:, None] == np.arange(C)) - pi
+    derivative = (p["y"][:, None] == np.arange(C)) - pi
     # the tolerance of the mode
-    np.testing.assert_allclose(f.T.ravel(), K @ slope.T.ravel(), rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(f.T.ravel(), K @ derivative.T.ravel(), rtol=0.0, atol=1e-10)
     np.testing.assert_allclose(posterior.pi, pi, rtol=1e-12, atol=0.0)
     W = curvature(pi)
     cov = np.linalg.inv(np.linalg.inv(K) + W)
@@ -100,14 +100,14 @@ def test_mode_covariances_evidence_and_predictions_are_the_dense_ones(shared):
     K_ZZ, K_XZ = dense(p)
     inner = (W - W @ cov @ W).reshape(C, N, C, N)
     for k in range(C):
-        np.testing.assert_allclose(posterior.inducing_mean[k], K_XZ[k].T @ slope[:, k], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(posterior.inducing_mean[k], K_XZ[k].T @ derivative[:, k], rtol=1e-9, atol=1e-10)
         wanted = K_ZZ[k] - K_XZ[k].T @ inner[k, :, k] @ K_XZ[k]
         np.testing.assert_allclose(posterior.inducing_cov[k], wanted, rtol=1e-9, atol=1e-10)
     t = np.random.default_rng(3).standard_normal((4, D))
     prediction = laplace_sparse.predict(posterior, t)
     B = [dense(p, t)[1][k] @ np.linalg.solve(K_ZZ[k], K_XZ[k].T) for k in range(C)]
     for k in range(C):
-        np.testing.assert_allclose(prediction.latent_mean[:, k], B[k] @ slope[:, k], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(prediction.latent_mean[:, k], B[k] @ derivative[:, k], rtol=1e-9, atol=1e-10)
         for j in range(C):
             wanted = -np.einsum("tn,nm,tm->t", B[k], inner[k, :, j], B[j])
             wanted = wanted + (p["variance"][k] + p["noise"][k] if k == j else 0.0)

@@ -299,8 +299,8 @@ def check_gradients(module):
         np.testing.assert_allclose(gradients.variance[k], central(by_variance, variance, k, 1e-4), rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(gradients.noise[k], central(by_noise, noise, k, 1e-4), rtol=1e-5, atol=1e-6)
         for j in range(2):
-            slope = central(by_length, lengths, (k, j), 1e-4)
-            np.testing.assert_allclose(gradients.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
+            derivative = central(by_length, lengths, (k, j), 1e-4)
+            np.testing.assert_allclose(gradients.lengthscales[k, j], derivative, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("module", METHODS)
@@ -416,8 +416,10 @@ def test_the_half_student_t_is_twice_the_density_of_scipy(value):
 
     result = log_half_student_t(np.array([value]), 4.0, 10.0)
     np.testing.assert_allclose(result.value[0], np.log(2.0) + student.logpdf(value, 4.0, scale=10.0), rtol=1e-12)
-    slope = central(lambda v: log_half_student_t(np.exp(v), 4.0, 10.0).value[0], np.log([value]), 0, 1e-5)
-    np.testing.assert_allclose(result.slope[0], slope, rtol=1e-7, atol=1e-9)  # central difference of step 1e-5
+    derivative = central(lambda v: log_half_student_t(np.exp(v), 4.0, 10.0).value[0], np.log([value]), 0, 1e-5)
+    np.testing.assert_allclose(
+        result.derivative[0], derivative, rtol=1e-7, atol=1e-9
+    )  # central difference of step 1e-5
     readings = [half_t_scale(reading=name) for name in ("scale squared", "scale", "moment")]
     np.testing.assert_allclose(readings, [10.0, 100.0, np.sqrt(50.0)], rtol=1e-15)
 
@@ -425,7 +427,7 @@ def test_the_half_student_t_is_twice_the_density_of_scipy(value):
 @pytest.mark.parametrize("law", [("half-student-t", 4.0, 3.0), ("log-normal", 0.7, 2.0)])
 @pytest.mark.parametrize("sits_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_every_reading_of_a_prior_has_its_slope(law, sits_on, map_density):
+def test_every_reading_of_a_prior_has_its_derivative(law, sits_on, map_density):
     for name in ("variance", "lengthscales"):
         value = np.array([0.4, 5.0])
         result = log_hyperprior(name, value, law, sits_on=sits_on, map_density=map_density)
@@ -433,12 +435,12 @@ def test_every_reading_of_a_prior_has_its_slope(law, sits_on, map_density):
             total = lambda v, k=k, name=name: log_hyperprior(  # noqa: E731
                 name, np.exp(v), law, sits_on=sits_on, map_density=map_density
             ).value[k]
-            slope = central(total, np.log(value), k, 1e-5)
-            np.testing.assert_allclose(result.slope[k], slope, rtol=1e-6, atol=1e-8)  # central difference
+            derivative = central(total, np.log(value), k, 1e-5)
+            np.testing.assert_allclose(result.derivative[k], derivative, rtol=1e-6, atol=1e-8)  # central difference
 
 
 @pytest.mark.verifies(PAPER, "u5.5-map", route="finite differences of evidence plus density")
-def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
+def test_the_map_objective_has_the_derivative_of_evidence_plus_prior():
     X, y, C, _, _, noise, jitter = toy(variance=2.0)
     laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
 
@@ -452,7 +454,7 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
 
     start = np.log([2.0, 1.5, 1.5])
     posterior, direct = value_at(start)
-    value, slope = map_objective(
+    value, derivative = map_objective(
         posterior.log_evidence,
         nested_ep.gradients(posterior),
         posterior.prior.hyper,
@@ -463,10 +465,10 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
     np.testing.assert_allclose(value, direct, rtol=1e-13)  # one sum in another order
     for k in range(3):
         by_difference = central(lambda v: value_at(v)[1], start, k, 1e-4)
-        np.testing.assert_allclose(slope[k], by_difference, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(derivative[k], by_difference, rtol=1e-5, atol=1e-6)
 
 
-def test_a_search_ends_where_the_slope_is_gone_and_beats_its_start():
+def test_a_search_ends_where_the_gradient_is_zero_and_beats_its_start():
     prior = multiclass_prior.prepare(*classes(Options, *toy(n=16, variance=2.0), shared=True)[:2])
     laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
     optimum = search(
@@ -477,11 +479,11 @@ def test_a_search_ends_where_the_slope_is_gone_and_beats_its_start():
         warm_start=lambda at: (at.alpha_tilde, at.beta_tilde),
     )
     assert optimum.converged
-    slope = map_objective(
+    derivative = map_objective(
         optimum.posterior.log_evidence, nested_ep.gradients(optimum.posterior), optimum.hyper,
         ("variance", "lengthscales"), laws, shared=True,
     )[1]  # fmt: skip
-    assert np.abs(slope).max() < 1e-4  # asked for 1e-5 in the last evaluation but one at most
+    assert np.abs(derivative).max() < 1e-4  # asked for 1e-5 in the last evaluation but one at most
     start = nested_ep.converge(prior)
     first = map_objective(
         start.log_evidence, nested_ep.gradients(start), prior.hyper, ("variance", "lengthscales"), laws, shared=True

@@ -80,8 +80,8 @@ def test_cavity_times_powered_site_has_the_tilted_moments(alpha, epsilon):
     tolerance = 1e-11 / alpha
     np.testing.assert_allclose(new[0][0], (1.0 / var - 1.0 / v[0]) / alpha, rtol=0.0, atol=tolerance)
     np.testing.assert_allclose(new[1][0], (mean / var - e[0] / v[0]) / alpha, rtol=0.0, atol=tolerance)
-    # F is the logarithm of the expectation: moments of the tilted law follow from its slopes
-    np.testing.assert_allclose(e[0] + alpha * v[0] * tilt.powers.slope[0], mean, rtol=1e-11, atol=1e-12)
+    # F is the logarithm of the expectation: moments of the tilted law follow from its derivatives
+    np.testing.assert_allclose(e[0] + alpha * v[0] * tilt.powers.derivative[0], mean, rtol=1e-11, atol=1e-12)
     # what a gradient needs of them, over alpha
     t, x = factors.moved_moments(y, ScalarMoments(p, q), s, (c1, c2))
     np.testing.assert_allclose(q[0] * t[0], (mean - p[0]) / alpha, rtol=0.0, atol=tolerance)
@@ -161,7 +161,7 @@ def test_power_one_is_ep_and_power_zero_is_the_variational_optimum():
     np.testing.assert_allclose(posterior.log_evidence, bound.log_evidence, rtol=1e-10, atol=0.0)
     np.testing.assert_allclose(posterior.inducing_mean, bound.inducing_mean, rtol=1e-7, atol=1e-8)
     near = fitted(pep, **p, alpha=1e-8)
-    np.testing.assert_allclose(near.log_evidence, posterior.log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
+    np.testing.assert_allclose(near.log_evidence, posterior.log_evidence, rtol=1e-6, atol=0.0)  # gradient below 100
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -173,15 +173,15 @@ def test_log_z_is_stationary_in_the_sites(alpha):
     for _ in range(4):
         d1, d2 = rng.standard_normal((2, N, C))
         values = [dense_log_z(p, site_matrices(p, c1 + w * h * d1, c2 + w * h * d2), alpha) for w in (1, -1)]
-        # h^2 = 1e-8 times third derivatives, rounding 1e-14 / h; slopes elsewhere are about 1
+        # h^2 = 1e-8 times third derivatives, rounding 1e-14 / h; derivatives elsewhere are about 1
         assert abs(values[0] - values[1]) / (2 * h) < 1e-7
 
 
 def _differences(p, objective, tolerance, actual):
     h = 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
-        slope = getattr(actual, name)
-        for place in np.ndindex(slope.shape):
+        derivative = getattr(actual, name)
+        for place in np.ndindex(derivative.shape):
             if p["shared"] and place[0]:
                 continue
             values = []
@@ -190,7 +190,7 @@ def _differences(p, objective, tolerance, actual):
                 moved[(slice(None), *place[1:]) if p["shared"] else place] += sign * h
                 values.append(objective(p | {name: moved}))
             difference = (values[0] - values[1]) / (2 * h)
-            np.testing.assert_allclose(slope[place], difference, rtol=tolerance, atol=tolerance, err_msg=name)
+            np.testing.assert_allclose(derivative[place], difference, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.verifies("villacampa2020", "A.28", route="central differences of log Z_q, iterated anew")

@@ -225,13 +225,13 @@ def test_a_learning_step_moves_priors_and_leaves_tied_factors_as_numbers(scheme)
     learn, rule = ("variance", "lengthscales", "noise", "Z"), "10" if scheme == "inner-approximate" else "exact"
     batch = [0, 2, 5, 7]
     before = fitted(sep, **p, batches=[batch])
-    slope = before.run.gradient(np.array(batch), rule)
+    derivative = before.run.gradient(np.array(batch), rule)
     after = fitted(sep, **p, batches=[batch], learn=learn, scheme=scheme, optimizer="adaptive", rate=1e-3)
     hyper = after.run.points.hyper
     for name in ("variance", "lengthscales", "noise"):
-        expected = p[name] * np.exp(1e-3 * getattr(slope, name) * p[name])
+        expected = p[name] * np.exp(1e-3 * getattr(derivative, name) * p[name])
         np.testing.assert_allclose(getattr(hyper, name), expected, rtol=1e-12)
-    np.testing.assert_allclose(after.run.points.Z, p["Z"] + 1e-3 * slope.Z, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(after.run.points.Z, p["Z"] + 1e-3 * derivative.Z, rtol=1e-12, atol=1e-13)
     for left, right in zip(after.tied, before.tied, strict=True):
         np.testing.assert_allclose(left, right, rtol=0.0, atol=1e-9 * np.abs(right).max())  # condition 1e4, squared
 

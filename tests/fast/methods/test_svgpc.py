@@ -165,7 +165,7 @@ def test_prediction_is_the_dense_formula(make_problem, dense_kernel, dense_spars
 def numeric_gradients(p, value):
     """Central differences of a re-converged objective in every parameter of the prior."""
 
-    def slope(field, index, h=1e-5):
+    def derivative(field, index, h=1e-5):
         values = []
         for sign in (1, -1):
             q = SimpleNamespace(**vars(p))
@@ -175,8 +175,8 @@ def numeric_gradients(p, value):
             values.append(value(q))
         return (values[0] - values[1]) / (2 * h)
 
-    Z = None if p.Z is None else np.array([[slope("Z", (i, j)) for j in range(2)] for i in range(len(p.Z))])
-    return slope("variance", ()), [slope("lengthscales", j) for j in range(2)], slope("noise", ()), Z
+    Z = None if p.Z is None else np.array([[derivative("Z", (i, j)) for j in range(2)] for i in range(len(p.Z))])
+    return derivative("variance", ()), [derivative("lengthscales", j) for j in range(2)], derivative("noise", ()), Z
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -257,11 +257,11 @@ def test_learning_ends_where_the_gradient_vanishes(make_problem):
     assert search.converged
     assert posterior.elbo > before.elbo
     assert search.hyper.noise == 0.3
-    slopes = svgpc.gradients(posterior)
+    derivatives = svgpc.gradients(posterior)
     # L-BFGS-B stops at 1e-5 in the logarithms, or where the bound stands still to 1e-13
-    assert abs(slopes.variance * search.hyper.variance) < 1e-3
-    assert np.abs(slopes.lengthscales * search.hyper.lengthscales).max() < 1e-3
-    assert np.abs(slopes.Z).max() < 1e-3
+    assert abs(derivatives.variance * search.hyper.variance) < 1e-3
+    assert np.abs(derivatives.lengthscales * search.hyper.lengthscales).max() < 1e-3
+    assert np.abs(derivatives.Z).max() < 1e-3
     assert (np.diff(search.trace) >= 0).all()
 
 

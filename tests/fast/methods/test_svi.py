@@ -1,4 +1,4 @@
-"""svi: expectations, the bound and its slopes, AdaDelta, the batch maximum."""
+"""svi: expectations, the bound and its derivatives, AdaDelta, the batch maximum."""
 
 import mpmath
 import numpy as np
@@ -39,13 +39,13 @@ def test_expectations_are_right_to_twelve_digits(mean, var):
             density = lambda z, g=g: g(z) * mpmath.exp(-(((z - m) / s) ** 2) / 2) / s / mpmath.sqrt(2 * mpmath.pi)  # noqa: E731
             expected.append(float(mpmath.quad(density, ends) * unit))
     limit = LOGIT_ERROR * (1 + abs(mean) / 100)
-    for value, slope in ((got.value[0], got.slope[0]), (got.value[1], -got.slope[1])):
+    for value, derivative in ((got.value[0], got.derivative[0]), (got.value[1], -got.derivative[1])):
         np.testing.assert_allclose(value, expected[0], rtol=limit, atol=0)
-        np.testing.assert_allclose(slope, expected[1], rtol=limit, atol=1e-280)
+        np.testing.assert_allclose(derivative, expected[1], rtol=limit, atol=1e-280)
 
 
 @pytest.mark.verifies("izmailov2016", "u3.2-quadrature", route="differences in mean and variance")
-def test_slope_and_curvature_are_derivatives_of_the_value():
+def test_derivative_and_curvature_are_derivatives_of_the_value():
     m, v, y = np.array([-2.0, 0.3, 5.0]), np.array([0.5, 30.0, 4.0]), np.array([1.0, -1.0, 1.0])
     got, h = expected_log_logit(y, m, v), 1e-3
 
@@ -54,14 +54,14 @@ def test_slope_and_curvature_are_derivatives_of_the_value():
 
     # fourth order: h^4 and 1e-15 / h^2
     first = (8 * (value(h) - value(-h)) - value(2 * h) + value(-2 * h)) / (12 * h)
-    np.testing.assert_allclose(got.slope, first, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(got.derivative, first, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(got.curvature, (value(0, h) - value(0, -h)) / h, rtol=1e-6)  # Price's theorem, h^2
 
 
 @pytest.mark.parametrize("link", ["logit", "probit"])
 @pytest.mark.parametrize("smoothness", [None, 1.5])
 @pytest.mark.verifies("izmailov2016", "11", "u3.2-svi-gradient", "u5.1-cholesky", route="dense algebra; differences")
-def test_the_bound_and_its_slopes(make_problem, dense_sparse, link, smoothness, rng):
+def test_the_bound_and_its_derivatives(make_problem, dense_sparse, link, smoothness, rng):
     p = make_problem(n=9, m=3, jitter=1e-2)
     p.y = np.where(p.y == 1, 1.0, -1.0)
     mu, C = rng.normal(size=3), np.tril(rng.normal(size=(3, 3))) + 1.5 * np.eye(3)
@@ -90,23 +90,25 @@ def test_the_bound_and_its_slopes(make_problem, dense_sparse, link, smoothness, 
         np.testing.assert_allclose(got.value, 3 * (g @ w).sum() / np.sqrt(2 * np.pi) - kl, rtol=1e-8)
     h = 1e-5
 
-    def slope(f):
+    def derivative(f):
         return (f(h).value - f(-h).value) / (2 * h)
 
     def agree(left, right):  # h^2 f''' and 1e-14 / h
         np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
     for i in range(3):
-        agree(got.inducing_mean[i], slope(lambda t, i=i: value(mean=mu + t * np.eye(3)[i])))
+        agree(got.inducing_mean[i], derivative(lambda t, i=i: value(mean=mu + t * np.eye(3)[i])))
         for j in range(i + 1):
             unit = np.zeros((3, 3))
             unit[i, j] = 1.0
-            agree(got.chol_cov[i, j], slope(lambda t, u=unit: value(chol=C + t * u)))
+            agree(got.chol_cov[i, j], derivative(lambda t, u=unit: value(chol=C + t * u)))
     assert (np.triu(got.chol_cov, 1) == 0).all()
-    agree(got.prior.variance, slope(lambda t: value(variance=p.variance + t)))
-    agree(got.prior.noise, slope(lambda t: value(noise=p.noise + t)))
+    agree(got.prior.variance, derivative(lambda t: value(variance=p.variance + t)))
+    agree(got.prior.noise, derivative(lambda t: value(noise=p.noise + t)))
     for j in range(2):
-        agree(got.prior.lengthscales[j], slope(lambda t, j=j: value(lengthscales=p.lengthscales + t * np.eye(2)[j])))
+        agree(
+            got.prior.lengthscales[j], derivative(lambda t, j=j: value(lengthscales=p.lengthscales + t * np.eye(2)[j]))
+        )
 
 
 @pytest.mark.verifies("izmailov2016", "u5.1-adadelta", route="Zeiler's algorithm, one number at a time")
@@ -184,8 +186,8 @@ def test_the_bound_of_jaakkola_and_jordan_lies_below(make_problem, full):
 def test_learning_ends_at_a_stationary_point(make_problem, full):
     p = vars(make_problem(n=40, m=4, noise=0.1, full=full))
     posterior, learned = svi.fit(*binary(svi.SVIOptions, **p, learn=("variance",), tolerance=1e-9))
-    slope = svi.gradients(posterior).variance * learned.variance
-    assert abs(slope) < 1e-3  # L-BFGS-B on 15 parameters
+    derivative = svi.gradients(posterior).variance * learned.variance
+    assert abs(derivative) < 1e-3  # L-BFGS-B on 15 parameters
     assert posterior.elbo > svi.fit(*binary(svi.SVIOptions, **p))[0].elbo - 1e-9
 
 
@@ -218,4 +220,4 @@ def test_saturated_and_refused(make_problem):
     assert np.isfinite(posterior.elbo)
     far = expected_log_logit(np.ones(2), np.array([-800.0, 800.0]), np.array([1e-3, 1e-3]))
     np.testing.assert_allclose(far.value, [-800.0, 0.0], rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(far.slope, [1.0, 0.0], rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(far.derivative, [1.0, 0.0], rtol=1e-12, atol=1e-300)

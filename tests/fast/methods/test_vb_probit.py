@@ -44,8 +44,8 @@ def test_region_integrals_are_relatively_accurate_however_small(a, b):
         up, down = (region_moments(np.array([a]) + s * step, np.array([b]), moments=True) for s in (1, -1))
         # central differences of step 1e-4
         np.testing.assert_allclose(moments.hazards[0, j], (up.log_mass - down.log_mass)[0] / 2e-4, rtol=1e-6, atol=1e-8)
-        slope = -(up.hazards - down.hazards)[0] / 2e-4
-        np.testing.assert_allclose(moments.curvature[0, j], slope, rtol=1e-5, atol=1e-7)
+        derivative = -(up.hazards - down.hazards)[0] / 2e-4
+        np.testing.assert_allclose(moments.curvature[0, j], derivative, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.verifies(PAPER, "24", "u4.3-vb-expectation", route="adaptive quadrature over the label's auxiliary")
@@ -72,7 +72,9 @@ def test_region_terms_are_normaliser_and_means_of_the_truncated_normal(rng):
                 12,
             )[0]
             expected[k] = inner / mass
-        np.testing.assert_allclose(mean[i] + result.slope[i], expected, rtol=1e-7, atol=1e-8)  # quad's default 1.5e-8
+        np.testing.assert_allclose(
+            mean[i] + result.derivative[i], expected, rtol=1e-7, atol=1e-8
+        )  # quad's default 1.5e-8
     np.testing.assert_allclose(result.value, total, rtol=1e-7)
 
 
@@ -116,7 +118,7 @@ def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bou
     two = vb_probit.fit(*classes(vb_probit.VBOptions, *toy(), accelerate=False, max_iterations=2))
     m = np.zeros((9, 3))
     for _ in range(2):
-        expected = m + vb_probit.region_terms(m, prior.y).slope
+        expected = m + vb_probit.region_terms(m, prior.y).derivative
         for k in range(3):
             m[:, k] = prior.K(k) @ np.linalg.solve(prior.K(k) + np.eye(9), expected[:, k])
     np.testing.assert_allclose(two.latent_mean, m, rtol=0, atol=1e-12)
@@ -137,7 +139,7 @@ def test_gradients_are_those_of_the_maximised_bound():
         vb_probit.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter), vb_probit.VBOptions(tolerance=1e-13))
     )
 
-    def slope(change):
+    def derivative(change):
         up, down = (
             vb_probit.fit(Data(X, y, C), Prior(*change(s * 1e-4), jitter), vb_probit.VBOptions(tolerance=1e-13)).elbo
             for s in (1.0, -1.0)
@@ -147,12 +149,12 @@ def test_gradients_are_those_of_the_maximised_bound():
     for k in range(C):
         e = np.eye(C)[k]
         # central differences of step 1e-4
-        by_variance = slope(lambda s, e=e: (variance + s * e, lengths, noise))
+        by_variance = derivative(lambda s, e=e: (variance + s * e, lengths, noise))
         np.testing.assert_allclose(gradients.variance[k], by_variance, rtol=1e-5, atol=1e-7)
-        by_noise = slope(lambda s, e=e: (variance, lengths, noise + s * e))
+        by_noise = derivative(lambda s, e=e: (variance, lengths, noise + s * e))
         np.testing.assert_allclose(gradients.noise[k], by_noise, rtol=1e-5, atol=1e-5)
         for j in range(2):
-            by_length = slope(lambda s, e=e, j=j: (variance, lengths + s * np.outer(e, np.eye(2)[j]), noise))
+            by_length = derivative(lambda s, e=e, j=j: (variance, lengths + s * np.outer(e, np.eye(2)[j]), noise))
             np.testing.assert_allclose(gradients.lengthscales[k, j], by_length, rtol=1e-5, atol=1e-6)
 
 
@@ -182,7 +184,7 @@ def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
     np.testing.assert_array_equal(result.lengthscales, lengths)
 
 
-def test_alternation_never_lowers_the_bound_and_ends_where_it_has_no_slope():
+def test_alternation_never_lowers_the_bound_and_ends_where_it_has_zero_gradient():
     X, y = np.linspace(-2.0, 2.0, 8)[:, None], np.array([0, 0, 0, 1, 1, 2, 2, 2])
     prior = multiclass_prior.prepare(Data(X, y, 3), Prior(1.0, [0.8], 0.05, 1e-2, shared=True))
     visited = []
@@ -192,9 +194,9 @@ def test_alternation_never_lowers_the_bound_and_ends_where_it_has_no_slope():
     # rounding of sums of n C terms
     assert (np.diff(np.append(result.trace, result.objective)) > -1e-10).all()
     assert result.objective > result.trace[0] + 0.1
-    slope = result.hyper.lengthscales[0, 0] * vb_probit.gradients(result.posterior).lengthscales[0, 0]
+    derivative = result.hyper.lengthscales[0, 0] * vb_probit.gradients(result.posterior).lengthscales[0, 0]
     # a last move of 1e-4 in a logarithm, nine more of them to come, times a curvature of order one; 0.5 at the start
-    np.testing.assert_allclose(slope, 0.0, rtol=0, atol=2e-3)
+    np.testing.assert_allclose(derivative, 0.0, rtol=0, atol=2e-3)
     cut = vb_probit.alternate(prior, learn="lengthscales", max_iterations=2)
     assert not cut.converged
     assert cut.reason == "iteration limit reached"

@@ -1,4 +1,4 @@
-"""vi-jj, vi-jj-full and vi-jj-hybrid: fixed point, slopes, stages, ascent, extremes."""
+"""vi-jj, vi-jj-full and vi-jj-hybrid: fixed point, derivatives, stages, ascent, extremes."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_the_fixed_point_is_the_maximum_of_the_definition(make_problem, dense_sp
 @pytest.mark.parametrize("smoothness", [None, 0.7, 1.5])
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.verifies("izmailov2016", "u4.1-Jhat-gradient", route="differences")
-def test_slopes_of_the_collapsed_bound(make_problem, full, smoothness, rng):
+def test_derivatives_of_the_collapsed_bound(make_problem, full, smoothness, rng):
     p = vars(make_problem(n=12, m=4, full=full, jitter=1e-3)) | {"smoothness": smoothness}
     xi = 0.2 + rng.random(12)
 
@@ -84,24 +84,24 @@ def test_slopes_of_the_collapsed_bound(make_problem, full, smoothness, rng):
     got = gradients_at(prior, vi_jj.Bound(), xi, at.factor, at.weights)
     h = 1e-4
 
-    def slope(f):
+    def derivative(f):
         return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
 
     def agree(left, right):  # rounding 1e-14 / h
         np.testing.assert_allclose(left, right, rtol=1e-7, atol=2e-9)
 
-    agree(got.variance, slope(lambda t: value(variance=p["variance"] + t)))
-    agree(got.noise, slope(lambda t: value(noise=p["noise"] + t)))
+    agree(got.variance, derivative(lambda t: value(variance=p["variance"] + t)))
+    agree(got.noise, derivative(lambda t: value(noise=p["noise"] + t)))
     for j in range(2):
-        agree(got.lengthscales[j], slope(lambda t, j=j: value(lengthscales=p["lengthscales"] + t * np.eye(2)[j])))
+        agree(got.lengthscales[j], derivative(lambda t, j=j: value(lengthscales=p["lengthscales"] + t * np.eye(2)[j])))
     if not full:
         for i, j in ((0, 0), (3, 1)):
             unit = np.zeros((4, 2))
             unit[i, j] = 1.0
-            agree(got.Z[i, j], slope(lambda t, u=unit: value(Z=p["Z"] + t * u)))
+            agree(got.Z[i, j], derivative(lambda t, u=unit: value(Z=p["Z"] + t * u)))
     local = vi_jj.local_gradient(xi, at.latent_mean, at.latent_var)
     for i in (0, 5, 11):
-        agree(local[i], slope(lambda t, i=i: value(xi + t * np.eye(12)[i])))
+        agree(local[i], derivative(lambda t, i=i: value(xi + t * np.eye(12)[i])))
     # even in xi: nothing moves at 0
     assert vi_jj.local_gradient(np.zeros(1), np.ones(1), np.ones(1))[0] == 0.0
 

@@ -34,7 +34,7 @@ def target(
     """P* and w* of every class at q."""
     result = powered_labels(y, data_moments(law, view), 0.0, epsilon)
     Q, t = np.zeros_like(law.precision), np.zeros_like(law.shift)
-    add_projected(Q, t, view, scale * result.by_variance, scale * result.slope)
+    add_projected(Q, t, view, scale * result.by_variance, scale * result.derivative)
     parts = [natural_target(Q[k], t[k], law.weights[k]) for k in range(len(t))]
     return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
 

@@ -1,4 +1,4 @@
-"""vi-taylor: the mode of the projected posterior, its Hessian, slopes, extremes."""
+"""vi-taylor: the mode of the projected posterior, its Hessian, derivatives, extremes."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_the_full_gp_is_laplaces_approximation(make_problem, dense_kernel, link)
     K = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(14)
     g = LINKS[link](np.where(p.y == 1, 1.0, -1.0), posterior.latent_mean)
     # K g' = f at the mode
-    np.testing.assert_allclose(K @ g.slope, posterior.latent_mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(K @ g.derivative, posterior.latent_mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(
         posterior.inducing_cov, np.linalg.inv(np.linalg.inv(K) + np.diag(-g.curvature)), rtol=0, atol=1e-8
     )
@@ -77,7 +77,7 @@ def test_the_full_gp_is_laplaces_approximation(make_problem, dense_kernel, link)
 
 @pytest.mark.parametrize("link", ["logit", "probit"])
 @pytest.mark.parametrize("full", [False, True])
-def test_slopes_are_those_of_the_objective_at_held_xi(make_problem, link, full):
+def test_derivatives_are_those_of_the_objective_at_held_xi(make_problem, link, full):
     p = vars(make_problem(n=12, m=4, full=full, jitter=1e-3))
     posterior = vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, likelihood=link))
     got = vi_taylor.gradients(posterior)
@@ -87,8 +87,8 @@ def test_slopes_are_those_of_the_objective_at_held_xi(make_problem, link, full):
         return evaluate(prepare(*binary(Storage, **{**p, **changed})), local_quadratic, posterior.xi).elbo
 
     for name in ("variance", "noise"):
-        slope = (value(**{name: p[name] + h}) - value(**{name: p[name] - h})) / (2 * h)
-        np.testing.assert_allclose(getattr(got, name), slope, rtol=1e-5, atol=1e-7)  # h^2 f'''
+        derivative = (value(**{name: p[name] + h}) - value(**{name: p[name] - h})) / (2 * h)
+        np.testing.assert_allclose(getattr(got, name), derivative, rtol=1e-5, atol=1e-7)  # h^2 f'''
     at = evaluate(prepare(*binary(Storage, **p)), local_quadratic, posterior.xi)
     again = gradients_at(prepare(*binary(Storage, **p)), local_quadratic, posterior.xi, at.factor, at.weights)
     np.testing.assert_allclose(again.lengthscales, got.lengthscales, rtol=1e-10)
@@ -104,11 +104,11 @@ def test_the_approximate_bound_is_not_stationary_in_xi_at_the_mean(make_problem)
         q = Expanded(LINKS["logit"]).at(y, xi)
         return q.constant + q.shift * m - 0.5 * q.precision * (m * m + v)
 
-    slope = (terms(m + h) - terms(m - h)) / (2 * h)
+    derivative = (terms(m + h) - terms(m - h)) / (2 * h)
     s = 1 / (1 + np.exp(-m))
     third = -s * (1 - s) * (1 - 2 * s)  # g'''
-    np.testing.assert_allclose(slope, 0.5 * third * v, rtol=1e-5, atol=1e-9)
-    assert np.abs(slope).max() > 1e-3
+    np.testing.assert_allclose(derivative, 0.5 * third * v, rtol=1e-5, atol=1e-9)
+    assert np.abs(derivative).max() > 1e-3
 
 
 @pytest.mark.parametrize("link", ["logit", "probit"])

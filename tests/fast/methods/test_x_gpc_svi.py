@@ -51,7 +51,7 @@ def batch_bound(p, hyper, Z, mu, Sigma, rows, dense_kernel):
 
 
 def printed_run(p, batches, rate, dense_kernel, learn=(), learning_rate=0.01, init=None):
-    """wenzel2019 (11), (12), the step, Ranganath's rate and Adam, as they are printed; slopes by differences."""
+    """wenzel2019 (11), (12), the step, Ranganath's rate and Adam, as they are printed; derivatives by differences."""
     hyper = {"variance": p.variance, "lengthscales": np.array(p.lengthscales), "noise": p.noise}
     Z = p.Z.copy()
     n, m = len(p.y), len(p.Z)
@@ -90,7 +90,7 @@ def printed_run(p, batches, rate, dense_kernel, learn=(), learning_rate=0.01, in
         rates.append(rho)
         bounds.append(batch_bound(p, hyper, Z, mu, Sigma, rows, dense_kernel))
         if learn:
-            g = slopes(p, hyper, Z, mu, Sigma, rows, learn, dense_kernel)
+            g = derivatives(p, hyper, Z, mu, Sigma, rows, learn, dense_kernel)
             first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
             move = learning_rate * (first / (1 - 0.9**t)) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
             hyper, Z = moved(hyper, Z, learn, move)
@@ -114,7 +114,7 @@ def moved(hyper, Z, learn, move):
     return hyper, Z
 
 
-def slopes(p, hyper, Z, mu, Sigma, rows, learn, dense_kernel, h=2e-3):
+def derivatives(p, hyper, Z, mu, Sigma, rows, learn, dense_kernel, h=2e-3):
     """Five-point differences of the batch bound: truncation h^4/30 times a fifth derivative, rounding 1e-14/h."""
     size = sum(Z.size if name == "Z" else np.size(hyper[name]) for name in learn)
 
@@ -169,11 +169,11 @@ def test_init_batches_start_the_adaptive_rate(rng, make_problem, dense_kernel):
     assert abs(other.rates[0] - got.rates[0]) > 1e-3
 
 
-@pytest.mark.verifies("wenzel2019", "u4.3-hyper", route="Adam on slopes by finite differences, dense algebra")
+@pytest.mark.verifies("wenzel2019", "u4.3-hyper", route="Adam on derivatives by finite differences, dense algebra")
 @pytest.mark.parametrize(
     "learn", [("variance", "lengthscales", "noise"), ("variance", "lengthscales", "noise", "Z"), ("Z",)]
 )
-def test_learning_takes_the_steps_of_adam_on_the_slopes_of_the_batch_bound(rng, make_problem, dense_kernel, learn):
+def test_learning_takes_the_steps_of_adam_on_the_derivatives_of_the_batch_bound(rng, make_problem, dense_kernel, learn):
     p = make_problem(n=30, m=4, jitter=1e-2)
     batches = make_batches(rng, 30, 8, 12)
     expected = printed_run(p, batches, "adaptive", dense_kernel, learn=learn, learning_rate=0.05)
@@ -181,7 +181,7 @@ def test_learning_takes_the_steps_of_adam_on_the_slopes_of_the_batch_bound(rng, 
     settings = Settings(12, learn=learn, learning_rate=0.05, stop=None, trace=True)
     got = run_steps(Listed(p.X, p.y, batches), x_gpc_svi.PolyaGamma(), hyper, p.Z, settings)
     kernel = got.state.kernel
-    # slopes by differences are good to 1e-9 of the largest; Adam divides small ones by themselves
+    # derivatives by differences are good to 1e-9 of the largest; Adam divides small ones by themselves
     np.testing.assert_allclose(kernel.hyper.variance, expected.hyper["variance"], rtol=1e-6, atol=0)
     np.testing.assert_allclose(kernel.hyper.lengthscales, expected.hyper["lengthscales"], rtol=1e-6, atol=0)
     np.testing.assert_allclose(kernel.hyper.noise, expected.hyper["noise"], rtol=1e-6, atol=0)

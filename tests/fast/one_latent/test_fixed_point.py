@@ -89,10 +89,10 @@ def test_a_lucky_step_among_rounding_is_not_taken_for_convergence(seed):
     def change(x):
         return np.log(x_gpc.sweep(got.prior, np.exp(x)).c) - x
 
-    slope = np.stack([(change(x + 1e-5 * e) - change(x - 1e-5 * e)) / 2e-5 for e in identity], axis=1)
+    derivative = np.stack([(change(x + 1e-5 * e) - change(x - 1e-5 * e)) / 2e-5 for e in identity], axis=1)
     exact = x
     for _ in range(4):  # Newton's method ends at rounding times 1 / (1 - 0.999)
-        exact = exact - np.linalg.solve(slope, change(exact))
+        exact = exact - np.linalg.solve(derivative, change(exact))
     distance = np.abs(exact - x).max()
     assert got.converged == (got.residual <= 1e-10)
     # the distance is estimated: an order of magnitude where rounding is all that is left

@@ -105,12 +105,12 @@ def test_an_improper_cavity_is_said_and_harmless():
 
 def test_the_matched_site_gives_the_tilted_moments(rng):
     m, v = rng.normal(size=15), rng.uniform(0.1, 4.0, size=15)
-    slope, curvature = rng.normal(size=15), -rng.uniform(0.01, 0.2, size=15)
-    tau, nu = match_moments(m, v, slope, curvature)
+    derivative, curvature = rng.normal(size=15), -rng.uniform(0.01, 0.2, size=15)
+    tau, nu = match_moments(m, v, derivative, curvature)
     var = 1 / (1 / v + tau)
     # numbers of order one
     np.testing.assert_allclose(var, v + v**2 * curvature, rtol=1e-12)
-    np.testing.assert_allclose(var * (m / v + nu), m + v * slope, rtol=1e-11)
+    np.testing.assert_allclose(var * (m / v + nu), m + v * derivative, rtol=1e-11)
 
 
 def test_a_projection_without_variance_keeps_a_finite_site():
@@ -152,7 +152,7 @@ def test_gradients_hold_mean_and_covariance_of_u(rng, make_problem, dense_sparse
     again = sparse_site_gradients(prior, factor, np.linalg.solve(L, mu), *terms, terms[1].copy())
     np.testing.assert_allclose(again.Z, got.Z, rtol=0, atol=1e-12)  # the same sums, one route shorter
 
-    def slope(field, index, h=1e-5):
+    def derivative(field, index, h=1e-5):
         values = []
         for sign in (1, -1):
             q = SimpleNamespace(**vars(p))
@@ -163,10 +163,10 @@ def test_gradients_hold_mean_and_covariance_of_u(rng, make_problem, dense_sparse
         return (values[0] - values[1]) / (2 * h)
 
     # central differences: h^2 = 1e-10 times a third derivative below 1e3, rounding 1e-13 / h
-    np.testing.assert_allclose(got.variance, slope("variance", ()), rtol=1e-6)
-    np.testing.assert_allclose(got.noise, slope("noise", ()), rtol=1e-6)
-    np.testing.assert_allclose(got.lengthscales, [slope("lengthscales", j) for j in range(2)], rtol=1e-6)
-    numeric = [[slope("Z", (i, j)) for j in range(2)] for i in range(4)]
+    np.testing.assert_allclose(got.variance, derivative("variance", ()), rtol=1e-6)
+    np.testing.assert_allclose(got.noise, derivative("noise", ()), rtol=1e-6)
+    np.testing.assert_allclose(got.lengthscales, [derivative("lengthscales", j) for j in range(2)], rtol=1e-6)
+    numeric = [[derivative("Z", (i, j)) for j in range(2)] for i in range(4)]
     np.testing.assert_allclose(got.Z, numeric, rtol=1e-6, atol=1e-6)
 
 

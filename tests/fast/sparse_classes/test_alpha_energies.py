@@ -108,7 +108,7 @@ def test_powered_labels_are_the_expectation_and_its_derivatives(alpha):
             up, down = (log_power(mean[i] + w * e, var[i], y[i], alpha, EPSILON) for w in (1, -1))
             wide, tight = (log_power(mean[i], var[i] + w * e, y[i], alpha, EPSILON) for w in (1, -1))
             # central differences: h^2 = 1e-8 times third derivatives; second ones lose 1e-14 / h^2 = 1e-6
-            np.testing.assert_allclose(result.slope[i, k], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(result.derivative[i, k], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
             np.testing.assert_allclose(result.by_variance[i, k], (wide - tight) / (2 * h), rtol=1e-6, atol=1e-8)
             np.testing.assert_allclose(result.curvature[i, k], (up - 2 * value + down) / h**2, rtol=1e-5, atol=3e-6)
 
@@ -159,11 +159,11 @@ def test_the_energies_are_the_printed_objectives_and_continuous_at_zero(kind):
     near = [run_at(p, kind, alpha, mean, cov)[0].here for alpha in (0.0, 1e-300, 1e-12, 1e-8)]
     np.testing.assert_allclose(near[0].value, bound, rtol=1e-11, atol=0.0)
     np.testing.assert_allclose(near[1].value, near[0].value, rtol=1e-13, atol=0.0)  # rounding
-    np.testing.assert_allclose(near[2].value, near[0].value, rtol=1e-10, atol=0.0)  # slope in alpha below 100
-    # the slope at 0 from alpha = 1e-8 is that of the printed form: second differences of size alpha
-    slope = (dense_energy(kind, p, mean, cov, 2e-3) - dense_energy(kind, p, mean, cov, 1e-3)) / 1e-3
+    np.testing.assert_allclose(near[2].value, near[0].value, rtol=1e-10, atol=0.0)  # derivative in alpha below 100
+    # the derivative at 0 from alpha = 1e-8 is that of the printed form: second differences of size alpha
+    derivative = (dense_energy(kind, p, mean, cov, 2e-3) - dense_energy(kind, p, mean, cov, 1e-3)) / 1e-3
     far = dense_energy(kind, p, mean, cov, 4e-3) - dense_energy(kind, p, mean, cov, 3e-3)
-    at_zero = slope - 0.75 * (far / 1e-3 - slope)  # extrapolated: error 1e-6, rounding 1e-10 / 1e-3
+    at_zero = derivative - 0.75 * (far / 1e-3 - derivative)  # extrapolated: error 1e-6, rounding 1e-10 / 1e-3
     np.testing.assert_allclose((near[3].value - near[0].value) / 1e-8, at_zero, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(near[2].change.precision, near[0].change.precision, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(near[2].change.shift, near[0].change.shift, rtol=1e-9, atol=1e-9)
@@ -203,10 +203,10 @@ def test_gradients_in_the_priors_are_differences_with_mean_and_covariance_held(k
     mean, cov = some_q(p)
     run, _ = run_at(p, kind, alpha, mean, cov)
     result = run.gradient()._asdict()
-    _compare_slopes(result, p, lambda changed: dense_energy(kind, changed, mean, cov, alpha))
+    _compare_derivatives(result, p, lambda changed: dense_energy(kind, changed, mean, cov, alpha))
 
 
-def _compare_slopes(actual, p, objective, names=("variance", "lengthscales", "noise", "Z"), tolerance=2e-6):
+def _compare_derivatives(actual, p, objective, names=("variance", "lengthscales", "noise", "Z"), tolerance=2e-6):
     h = 1e-5
     for name in names:
         for place in np.ndindex(actual[name].shape):
@@ -218,8 +218,8 @@ def _compare_slopes(actual, p, objective, names=("variance", "lengthscales", "no
                 moved[(slice(None), *place[1:]) if p["shared"] else place] += sign * h
                 values.append(objective(p | {name: moved}))
             # central differences: h^2 = 1e-10 times third derivatives up to 1e3, rounding 1e-12 / h
-            slope = (values[0] - values[1]) / (2 * h)
-            np.testing.assert_allclose(actual[name][place], slope, rtol=tolerance, atol=tolerance, err_msg=name)
+            derivative = (values[0] - values[1]) / (2 * h)
+            np.testing.assert_allclose(actual[name][place], derivative, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_the_joint_gradient_is_the_difference_in_every_coordinate(kind, alpha, b
         return dense_energy(kind, p, at.mean, R @ R.transpose(0, 2, 1), alpha, rows)
 
     h = 1e-5
-    for name, slope in (("mean", gradients.by_mean), ("factor", gradients.by_factor)):
-        for place in np.ndindex(slope.shape):
+    for name, derivative in (("mean", gradients.by_mean), ("factor", gradients.by_factor)):
+        for place in np.ndindex(derivative.shape):
             if name == "factor" and place[2] > place[1]:
                 continue
             values = []
@@ -255,8 +255,8 @@ def test_the_joint_gradient_is_the_difference_in_every_coordinate(kind, alpha, b
                 moved[place] += sign * h
                 values.append(value(p, at._replace(**{name: moved})))
             # as for the other gradients
-            np.testing.assert_allclose(slope[place], (values[0] - values[1]) / (2 * h), rtol=2e-6, atol=2e-6)
-    _compare_slopes(gradients.by_prior._asdict(), p, lambda changed: value(changed, at))
+            np.testing.assert_allclose(derivative[place], (values[0] - values[1]) / (2 * h), rtol=2e-6, atol=2e-6)
+    _compare_derivatives(gradients.by_prior._asdict(), p, lambda changed: value(changed, at))
 
 
 def test_the_start_of_adam_is_the_prior():
@@ -415,7 +415,7 @@ def test_at_alpha_zero_the_three_are_one_bound():
         np.testing.assert_allclose(other.log_evidence, results[0].log_evidence, rtol=1e-11, atol=0.0)
         np.testing.assert_allclose(other.inducing_mean, results[0].inducing_mean, rtol=1e-8, atol=1e-8)
     near = fitted(apep, **p, energy="apep", alpha=1e-8)
-    np.testing.assert_allclose(near.log_evidence, results[0].log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
+    np.testing.assert_allclose(near.log_evidence, results[0].log_evidence, rtol=1e-6, atol=0.0)  # gradient below 100
 
 
 def test_an_energy_without_a_finite_optimum_says_so():
@@ -459,7 +459,7 @@ def test_a_steep_energy_is_come_to_by_way_of_less_steep_ones(kind):
         (minimize(loss, (mean, -3.0), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9, "maxiter": 4000})
          for mean in (2.0, 4.0)), key=lambda end: end.fun,
     )  # fmt: skip
-    # log P is known to 1e-16, which 1e8 makes 1e-8; apep differs from arpep by its slope in alpha, below 100
+    # log P is known to 1e-16, which 1e8 makes 1e-8; apep differs from arpep by its derivative in alpha, below 100
     np.testing.assert_allclose(posterior.log_evidence, -wanted.fun, rtol=0.0, atol=2e-6)
     white = posterior.run.q.weights[:, 0]
     np.testing.assert_allclose(white, [-wanted.x[0], wanted.x[0]], rtol=0.0, atol=1e-3)  # the root of 1e-6
@@ -526,14 +526,14 @@ def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
     assert steps[0].log_evidence == steps[1].log_evidence
     start = fitted(apep, **p, alpha=0.5, batch_size=10, n_steps=1, rate=1e-9)
     assert start.log_evidence < steps[0].log_evidence < held.log_evidence
-    # one step of Adam on all data: every coordinate moves by the rate, in the sign of its slope
+    # one step of Adam on all data: every coordinate moves by the rate, in the sign of its derivative
     run, _ = run_at(p, "apep", 0.5, *some_q(p))
     joint = JointSteps(run, Settings(n_steps=1, rate=1e-3))
     before = joint.coordinates
-    slope = joint_gradient(run, joint.white, None, priors=False)
+    derivative = joint_gradient(run, joint.white, None, priors=False)
     joint.step()
     moved = joint.coordinates.mean - before.mean
-    np.testing.assert_allclose(moved, 1e-3 * np.sign(slope.by_mean), rtol=1e-4, atol=0.0)  # epsilon of Adam 1e-8
+    np.testing.assert_allclose(moved, 1e-3 * np.sign(derivative.by_mean), rtol=1e-4, atol=0.0)  # epsilon of Adam 1e-8
 
 
 @pytest.mark.parametrize("rate", [5.0, 13.0, 30.0])
@@ -585,9 +585,9 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(apep.log_norms(whole), apep.log_norms(cut), rtol=1e-12, atol=1e-12)
-    for name, slope in apep.gradients(whole)._asdict().items():
+    for name, derivative in apep.gradients(whole)._asdict().items():
         # a sum over blocks in another order
-        np.testing.assert_allclose(getattr(apep.gradients(cut), name), slope, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(getattr(apep.gradients(cut), name), derivative, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -49,12 +49,12 @@ def test_log_normaliser_and_derivatives_are_those_of_the_tilted_law():
         _, mean_k, var_k = _moments(i, k, "other")
         # rounding of the sums; variances lose a digit or two
         np.testing.assert_allclose(tilt.log_norm[i, k], log_norm, rtol=1e-10)
-        np.testing.assert_allclose(mean_y, E_Y[i, k] + V_Y[i, k] * tilt.slope[i, k], rtol=1e-9)
-        np.testing.assert_allclose(mean_k, E_K[i, k] - V_K[i, k] * tilt.slope[i, k], rtol=1e-9)
+        np.testing.assert_allclose(mean_y, E_Y[i, k] + V_Y[i, k] * tilt.derivative[i, k], rtol=1e-9)
+        np.testing.assert_allclose(mean_k, E_K[i, k] - V_K[i, k] * tilt.derivative[i, k], rtol=1e-9)
         np.testing.assert_allclose(var_y, V_Y[i, k] - V_Y[i, k] ** 2 * tilt.curvature[i, k], rtol=1e-9)
         np.testing.assert_allclose(var_k, V_K[i, k] - V_K[i, k] ** 2 * tilt.curvature[i, k], rtol=1e-9)
-        # half of slope^2 - curvature, the heat equation
-        halved = 0.5 * (tilt.slope[i, k] ** 2 - tilt.curvature[i, k])
+        # half of derivative^2 - curvature, the heat equation
+        halved = 0.5 * (tilt.derivative[i, k] ** 2 - tilt.curvature[i, k])
         np.testing.assert_allclose(tilt.by_var[i, k], halved, rtol=1e-9)
     for part in tilt:
         assert part[0, 1] == 0.0

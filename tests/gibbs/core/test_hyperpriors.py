@@ -38,9 +38,9 @@ def test_the_density_is_that_of_scipy_times_the_jacobian(hyperprior):
 @pytest.mark.parametrize("hyperprior", HYPERPRIORS)
 def test_the_gradient_is_that_of_finite_differences(hyperprior):
     w, step = np.linspace(-30.0, 30.0, 25), 1e-5
-    slope = (log_density(w + step, hyperprior).value - log_density(w - step, hyperprior).value) / (2.0 * step)
+    derivative = (log_density(w + step, hyperprior).value - log_density(w - step, hyperprior).value) / (2.0 * step)
     # central differences: truncation 1e-10, rounding of values up to 500 over 2e-5 about 5e-9
-    np.testing.assert_allclose(log_density(w, hyperprior).gradient, slope, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(log_density(w, hyperprior).gradient, derivative, rtol=1e-6, atol=1e-7)
 
 
 def test_columns_add_up_each_under_its_own_law():

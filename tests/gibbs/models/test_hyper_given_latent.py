@@ -28,7 +28,7 @@ def log_density(w, f):
     return prior + w.sum() + multivariate_normal(np.zeros(6), covariance(w)).logpdf(f).sum()  # w: the Jacobians
 
 
-def slope(w, f):
+def derivative(w, f):
     # central differences of a function of size 30 with a step of 1e-5: right to about 1e-9
     return np.array([(log_density(w + e, f) - log_density(w - e, f)) / 2e-5 for e in 1e-5 * np.eye(3)])
 
@@ -61,9 +61,9 @@ def test_the_path_is_that_of_leapfrog_steps_on_the_conditional_given_the_latent_
         w, p, size = start[k].copy(), momenta[k], sizes[k]
         energy = log_density(w, f) - 0.5 * p @ p
         for _ in range(3):
-            p = p + 0.5 * size * slope(w, f)
+            p = p + 0.5 * size * derivative(w, f)
             w = w + size * p
-            p = p + 0.5 * size * slope(w, f)
+            p = p + 0.5 * size * derivative(w, f)
         drop = min(0.0, log_density(w, f) - 0.5 * p @ p - energy)
         end = w if thresholds[k] < drop else start[k]
         # gradients by differences are right to 1e-9 and enter a path of length one half

@@ -15,17 +15,17 @@ BASE = np.array([1.3, 0.8, 0.2])  # variance, lengthscale, noise
 
 
 def conditional(column, forgotten=False):
-    """log p(log θ_j | v) and its slope, for the column j, the others held; `forgotten`: without the Jacobian."""
+    """log p(log θ_j | v) and its derivative, for the column j, the others held; `forgotten`: without the Jacobian."""
 
     def function(w):
         hyper = np.broadcast_to(BASE, (*w.shape[:-1], 1, 3)).copy()
         hyper[..., 0, column] = np.exp(w[..., 0])
         values = np.broadcast_to(V, (w.shape[0], 1, 1, 4))
         result, prior = log_normal_density(DESIGN, hyper, values), log_density(w[..., 0], LAW)
-        value, slope = result.value[:, 0] + prior.value, result.gradient[:, 0, column] + prior.gradient
+        value, derivative = result.value[:, 0] + prior.value, result.gradient[:, 0, column] + prior.gradient
         if forgotten:
-            value, slope = value - w[..., 0], slope - 1.0
-        return LogDensity(value, slope[:, None])
+            value, derivative = value - w[..., 0], derivative - 1.0
+        return LogDensity(value, derivative[:, None])
 
     return function
 

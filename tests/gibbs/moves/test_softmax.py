@@ -99,11 +99,11 @@ def crude(target):
     return make_reference(np.linspace(-1.0, 1.0, p), np.tril(np.full((p, p), 0.3)) + 0.9 * np.eye(p), target)
 
 
-def test_the_energy_is_minus_the_log_density_and_its_slope_is_right(rng):
+def test_the_energy_is_minus_the_log_density_and_its_derivative_is_right(rng):
     target = make_target(prior(VARIANCES), Y2)
     reference, z = crude(target), rng.normal(size=(3, 4))
     white = reference.mean + z @ reference.root.T
-    value, slope = energy(z, target, reference)
+    value, derivative = energy(z, target, reference)
     expected = 0.5 * np.square(white).sum(axis=1) - target.log_likelihood(white)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
     h = np.finfo(float).eps ** (1 / 3)
@@ -111,16 +111,16 @@ def test_the_energy_is_minus_the_log_density_and_its_slope_is_right(rng):
         e = h * np.eye(4)[k]
         numeric = (energy(z + e, target, reference)[0] - energy(z - e, target, reference)[0]) / (2 * h)
         # central differences: h² = 4e-11 of the third derivative and rounding eps/h = 4e-11 of values below 50
-        np.testing.assert_allclose(slope[:, k], numeric, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(derivative[:, k], numeric, rtol=1e-7, atol=1e-7)
 
 
-def test_the_mode_has_no_slope_and_the_factor_inverts_the_hessian():
+def test_the_mode_has_no_derivative_and_the_factor_inverts_the_hessian():
     target = make_target(prior(VARIANCES), Y2)
     mean, root = laplace(target)
     reference = make_reference(mean, root, target)
-    slope = energy(np.zeros((1, 4)), target, reference)[1]
-    # Newton stops when the density rises by less than 1e-9: a slope of sqrt(2e-9) at most, in practice far less
-    np.testing.assert_allclose(slope, 0.0, rtol=0, atol=5e-5)
+    derivative = energy(np.zeros((1, 4)), target, reference)[1]
+    # Newton stops when the density rises by less than 1e-9: a gradient of sqrt(2e-9) at most, in practice far less
+    np.testing.assert_allclose(derivative, 0.0, rtol=0, atol=5e-5)
     h = 1e-4
     hessian = [
         (

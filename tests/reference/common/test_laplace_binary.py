@@ -145,14 +145,14 @@ def test_equal_rows_need_no_jitter(data):
 def test_a_search_ends_where_the_gradient_vanishes(data):
     X, y = data
     end = learn_laplace_binary(X, y, hyper(), "logit", learn=("variance", "noise"))
-    slopes = laplace_binary_gradients(end.fit, X, y, "logit")
+    derivatives = laplace_binary_gradients(end.fit, X, y, "logit")
     assert end.converged
-    inside = {name: getattr(end.fit.hyper, name) * slopes[name] for name in ("variance", "noise")}
+    inside = {name: getattr(end.fit.hyper, name) * derivatives[name] for name in ("variance", "noise")}
     at_edge = {name: getattr(end.fit.hyper, name) for name in inside}
     start = hyper()
-    for name, slope in inside.items():
-        # 1e-4 is the search's own promise; at the edge of its box a slope may point outwards
-        assert abs(slope) < 2e-4 or abs(np.log(at_edge[name] / getattr(start, name))) > np.log(1e4) - 1e-9
+    for name, derivative in inside.items():
+        # 1e-4 is the search's own promise; at the edge of its box a derivative may point outwards
+        assert abs(derivative) < 2e-4 or abs(np.log(at_edge[name] / getattr(start, name))) > np.log(1e4) - 1e-9
     assert end.fit.log_evidence > fit_laplace_binary(X, y, start).log_evidence
 
 

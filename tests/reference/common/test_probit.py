@@ -1,15 +1,15 @@
-"""log Φ, its slopes and their Gaussian means against mpmath."""
+"""log Φ, its derivatives and their Gaussian means against mpmath."""
 
 import mpmath
 import numpy as np
 import pytest
 
-from reference.common.probit import expect_log_phi, mills_slope, probit_probability
+from reference.common.probit import expect_log_phi, mills_derivative, probit_probability
 
 ARGUMENTS = [-1e8, -1e4, -60.0, -5.01, -4.99, -1.0, 0.0, 1e-3, 2.0, 8.0, 30.0]
 
 
-def exact_slopes(z):
+def exact_derivatives(z):
     """(log Φ)', (log Φ)'' with enough digits for the cancellation of z + r."""
     with mpmath.workdps(60):
         z = mpmath.mpf(z)
@@ -18,9 +18,9 @@ def exact_slopes(z):
 
 
 @pytest.mark.parametrize("z", ARGUMENTS)
-def test_slopes_of_log_phi_are_right_at_every_argument(z):
+def test_derivatives_of_log_phi_are_right_at_every_argument(z):
     # erfcx is good to 1e-13; just above -5 the sum z + r cancels a factor of 27
-    np.testing.assert_allclose(mills_slope(z), exact_slopes(z), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(mills_derivative(z), exact_derivatives(z), rtol=1e-12, atol=1e-300)
 
 
 CASES = [
@@ -37,7 +37,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("mean", "var"), CASES)
-def test_gaussian_means_of_log_phi_and_its_slopes_are_right(mean, var):
+def test_gaussian_means_of_log_phi_and_its_derivatives_are_right(mean, var):
     got = expect_log_phi(np.array([mean]), np.array([var]))
     with mpmath.workdps(30):
         sd = mpmath.sqrt(mpmath.mpf(var))

@@ -76,7 +76,7 @@ def expectation():
 
 
 @pytest.fixture
-def slopes_of():
+def gradients_of():
     """Central differences of a function of an array, entry by entry; step eps^(1/3)."""
 
     def differences(function, where, h=6e-6):

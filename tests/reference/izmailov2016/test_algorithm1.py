@@ -31,7 +31,7 @@ def test_the_start_is_zero_and_the_identity():
 @pytest.mark.verifies(
     "izmailov2016", "alg1-stage1", route="dense updates; stationarity of (14) where it ends", printed=True
 )
-def test_the_first_stage_climbs_to_where_the_compact_bound_is_flat_and_the_printed_one_does_not(model, slopes_of):
+def test_the_first_stage_climbs_to_where_the_compact_bound_is_flat_and_the_printed_one_does_not(model, gradients_of):
     s = model
     mu, Sigma = np.zeros(s.m), np.eye(s.m)
     for _ in range(3):
@@ -50,10 +50,10 @@ def test_the_first_stage_climbs_to_where_the_compact_bound_is_flat_and_the_print
         q = vi_jj_stage_one(*q[:2], s.y, *s.K, 1)
         bounds.append(jj_bound(*q, s.y, *s.K))
     assert np.min(np.diff(bounds)) > -1e-12  # rounding
-    flat = np.max(np.abs(slopes_of(lambda x: jj_collapsed_bound(x, s.y, *s.K), q.xi)))
+    flat = np.max(np.abs(gradients_of(lambda x: jj_collapsed_bound(x, s.y, *s.K), q.xi)))
     assert flat < 1e-8
     printed = vi_jj_stage_one_as_printed(*vi_jj_init(s.m), s.y, *s.K, 60)
-    assert np.max(np.abs(slopes_of(lambda x: jj_collapsed_bound(x, s.y, *s.K), printed.xi))) > 1e-3
+    assert np.max(np.abs(gradients_of(lambda x: jj_collapsed_bound(x, s.y, *s.K), printed.xi))) > 1e-3
     assert jj_collapsed_bound(printed.xi, s.y, *s.K) < bounds[-1] - 1e-4
     told_apart("izmailov2016", "alg1-stage1", printed.xi, q.xi)
 
@@ -86,19 +86,19 @@ def test_the_second_stage_maximises_the_bound_and_the_printed_one_minimises_it(p
 
 
 def flat(p, got):
-    """Largest slope of (14) in logarithms of θ at ξ of a separate fixed point, and that fixed point."""
+    """Largest derivative of (14) in logarithms of θ at ξ of a separate fixed point, and that fixed point."""
     fit = fit_vi("vi-jj", p.X, p.y, got.hyper)
-    slopes = jj_collapsed_gradient(fit.xi, p.y, *_prior.matrices(p.X, got.hyper)).slopes
-    result = _prior.through_kernel(slopes, p.X, got.hyper, LEARN)
-    return np.max(np.abs(_prior.log_slopes(got.hyper, LEARN, result))), fit
+    derivatives = jj_collapsed_gradient(fit.xi, p.y, *_prior.matrices(p.X, got.hyper)).derivatives
+    result = _prior.through_kernel(derivatives, p.X, got.hyper, LEARN)
+    return np.max(np.abs(_prior.log_derivatives(got.hyper, LEARN, result))), fit
 
 
 def check(p, got, level):
-    """The end of an algorithm is a maximum of (14) in θ and ξ, to the level of its slopes."""
-    slope, fit = flat(p, got)
-    assert slope < level
+    """The end of an algorithm is a maximum of (14) in θ and ξ, to the level of its derivatives."""
+    derivative, fit = flat(p, got)
+    assert derivative < level
     assert got.trace[-1] == pytest.approx(fit.elbo, rel=1e-8, abs=0)
-    # errors in θ and ξ are slopes over curvatures of size 0.1
+    # errors in θ and ξ are derivatives over curvatures of size 0.1
     np.testing.assert_allclose(got.q.inducing_mean, fit.inducing_mean, rtol=0, atol=10 * level)
     np.testing.assert_allclose(got.q.inducing_cov, fit.inducing_cov, rtol=0, atol=10 * level)
     np.testing.assert_allclose(np.abs(got.q.xi), fit.xi, rtol=0, atol=10 * level)
@@ -108,21 +108,25 @@ def check(p, got, level):
     return fit.elbo
 
 
-@pytest.mark.verifies("izmailov2016", "alg1", route="slopes of (14) vanish at a separate fixed point; ascent")
+@pytest.mark.verifies("izmailov2016", "alg1", route="derivatives of (14) vanish at a separate fixed point; ascent")
 def test_algorithm_1_ends_at_a_maximum_and_never_falls(problem):
     got = vi_jj(problem.X, problem.y, problem.hyper, LEARN, tolerance=1e-14)
     check(problem, got, 1e-4)
     assert 0.0 <= got.residual < 1e-14
 
 
-@pytest.mark.verifies("izmailov2016", "vi-jj-hybrid", route="slopes of (14) vanish at a separate fixed point; ascent")
+@pytest.mark.verifies(
+    "izmailov2016", "vi-jj-hybrid", route="derivatives of (14) vanish at a separate fixed point; ascent"
+)
 def test_the_hybrid_ends_at_a_maximum_and_never_falls(problem):
     got = vi_jj_hybrid(problem.X, problem.y, problem.hyper, LEARN, tolerance=1e-14)
     check(problem, got, 1e-4)
     assert 0.0 <= got.residual < 1e-14
 
 
-@pytest.mark.verifies("izmailov2016", "vi-jj-full", route="slopes of (14) vanish at a separate fixed point; ascent")
+@pytest.mark.verifies(
+    "izmailov2016", "vi-jj-full", route="derivatives of (14) vanish at a separate fixed point; ascent"
+)
 def test_the_joint_search_ends_at_the_same_maximum(problem):
     got = vi_jj_full(problem.X, problem.y, problem.hyper, LEARN, tolerance=1e-14)
     best = check(problem, got, 1e-4)

@@ -64,7 +64,7 @@ def test_saturated_labels_do_not_overflow(model):
     assert np.max(np.abs(s.kappa @ far)) > 700
     assert np.isfinite(elbo(far, s.Sigma, s.y, *s.K))
     got = elbo_gradient(far, s.L, s.y, *s.K)
-    assert all(np.all(np.isfinite(part)) for part in (*got[:3], *got.slopes))
+    assert all(np.all(np.isfinite(part)) for part in (*got[:3], *got.derivatives))
 
 
 @pytest.mark.verifies("izmailov2016", "u3.2-quadrature", route="adaptive quadrature")
@@ -109,7 +109,7 @@ def test_a_variance_that_is_none_is_refused(latent_var):
 
 @pytest.mark.verifies("izmailov2016", "u3.2-svi-gradient", route="central differences")
 @pytest.mark.parametrize(("likelihood", "weight"), [("logit", 1.0), ("probit", 2.5)])
-def test_the_gradient_is_that_of_the_bound(model, slopes_of, likelihood, weight):
+def test_the_gradient_is_that_of_the_bound(model, gradients_of, likelihood, weight):
     s = model
     got = elbo_gradient(s.mu, s.L, s.y, *s.K, weight, likelihood)
 
@@ -128,39 +128,41 @@ def test_the_gradient_is_that_of_the_bound(model, slopes_of, likelihood, weight)
         return values
 
     wanted = (
-        slopes_of(lambda mu: value(mu=mu), s.mu),
+        gradients_of(lambda mu: value(mu=mu), s.mu),
         even(lambda Sigma: value(Sigma=Sigma), s.Sigma),
-        np.tril(slopes_of(lambda L: value(Sigma=np.tril(L) @ np.tril(L).T), s.L)),
+        np.tril(gradients_of(lambda L: value(Sigma=np.tril(L) @ np.tril(L).T), s.L)),
     )
     for values, right in zip(got[:3], wanted, strict=True):
         # step² times third derivatives of size 100, and rounding of 1e-12 over the step
         np.testing.assert_allclose(values, right, rtol=0, atol=1e-6)
-    by_mm = 0.5 * (got.slopes.by_mm + got.slopes.by_mm.T)
+    by_mm = 0.5 * (got.derivatives.by_mm + got.derivatives.by_mm.T)
     np.testing.assert_allclose(by_mm, even(lambda K: value(K_ZZ=K), s.K_ZZ), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(got.slopes.by_nm, slopes_of(lambda K: value(K_XZ=K), s.K_XZ), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(got.slopes.by_diagonal, slopes_of(lambda k: value(k_xx=k), s.k_xx), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(got.derivatives.by_nm, gradients_of(lambda K: value(K_XZ=K), s.K_XZ), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        got.derivatives.by_diagonal, gradients_of(lambda k: value(k_xx=k), s.k_xx), rtol=0, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize(("kernel", "nu"), [("se", None), ("matern", 1.7)])
-def test_slopes_pass_through_the_kernel(rng, model, slopes_of, sparse, kernel, nu):
+def test_derivatives_pass_through_the_kernel(rng, model, gradients_of, sparse, kernel, nu):
     hyper = Prior(1.6, np.array([0.9, 1.3]), 0.2, 0.05, model.Z if sparse else None, kernel, nu)
     m = model.m if sparse else model.n
     mu, L = 0.5 * rng.normal(size=m), np.eye(m) + 0.1 * np.tril(rng.normal(size=(m, m)))
     K = _prior.matrices(model.X, hyper)
-    got = _prior.through_kernel(elbo_gradient(mu, L, model.y, *K).slopes, model.X, hyper)
+    got = _prior.through_kernel(elbo_gradient(mu, L, model.y, *K).derivatives, model.X, hyper)
     assert set(got) == {"variance", "lengthscales", "noise"} | ({"Z"} if sparse else set())
-    for field, slope in got.items():
+    for field, derivative in got.items():
 
         def value(v, field=field):
             return elbo(mu, L @ L.T, model.y, *_prior.matrices(model.X, hyper._replace(**{field: v})))
 
         # step² times third derivatives of size 100
-        np.testing.assert_allclose(slope, slopes_of(value, getattr(hyper, field)), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(derivative, gradients_of(value, getattr(hyper, field)), rtol=0, atol=1e-6)
 
 
-def test_slopes_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
-    from reference.izmailov2016.bound import elbo_slopes_at_maximum
+def test_derivatives_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
+    from reference.izmailov2016.bound import elbo_gradients_at_maximum
     from reference.izmailov2016.fit import fit_vi
 
     rng = np.random.default_rng(6)
@@ -169,8 +171,8 @@ def test_slopes_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
     fit = fit_vi("svi", X, y_sign, hyper, tolerance=1e-13)
     K = _prior.matrices(X, hyper)
     L = np.linalg.cholesky(fit.inducing_cov)
-    plain = elbo_gradient(fit.inducing_mean, L, y_sign, *K).slopes
-    stable = elbo_slopes_at_maximum(fit.inducing_mean, fit.inducing_cov, y_sign, *K)
+    plain = elbo_gradient(fit.inducing_mean, L, y_sign, *K).derivatives
+    stable = elbo_gradients_at_maximum(fit.inducing_mean, fit.inducing_cov, y_sign, *K)
     for name, value in plain._asdict().items():
         # both are exact where q is the maximum, which is known to 1e-13; entries of K^-1 are below 1e2
         np.testing.assert_allclose(getattr(stable, name), value, rtol=0, atol=1e-9 * np.abs(value).max(), err_msg=name)

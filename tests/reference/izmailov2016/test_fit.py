@@ -64,12 +64,12 @@ def test_where_svi_ends_the_bound_is_flat_in_its_gaussian(model, likelihood, spa
     fit = fit_vi("svi", s.X, s.y, s.hyper if sparse else s.hyper._replace(Z=None), likelihood)
     size = np.max(np.abs(np.linalg.inv(fit.inducing_cov)))
     # q(u) is known to 1e-10, and the curvature of the bound is its precision
-    assert np.max(np.abs(fit.slopes.inducing_mean)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
-    assert np.max(np.abs(fit.slopes.inducing_cov)) < 1e-8 * size
-    assert np.max(np.abs(fit.slopes.inducing_chol)) < 1e-8 * size
+    assert np.max(np.abs(fit.derivatives.inducing_mean)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
+    assert np.max(np.abs(fit.derivatives.inducing_cov)) < 1e-8 * size
+    assert np.max(np.abs(fit.derivatives.inducing_chol)) < 1e-8 * size
     early = fit_vi("svi", s.X, s.y, s.hyper, likelihood, max_iterations=1)
-    assert np.max(np.abs(early.slopes.inducing_mean)) > 1e-4
-    assert np.max(np.abs(early.slopes.inducing_cov)) > 1e-4
+    assert np.max(np.abs(early.derivatives.inducing_mean)) > 1e-4
+    assert np.max(np.abs(early.derivatives.inducing_cov)) > 1e-4
 
 
 def test_twenty_nodes_are_exact_for_narrow_latent_values_and_not_for_wide_ones(model):
@@ -89,7 +89,7 @@ def test_gradients_are_differences_of_the_reconverged_value(model, name, likelih
     hyper = (s.hyper if sparse else s.hyper._replace(Z=None))._replace(kernel="matern", smoothness=1.5)
     fit = fit_vi(name, s.X, s.y, hyper, likelihood)
     got = gradients(name, fit, s.X, s.y, likelihood)
-    for field, slope in got.items():
+    for field, derivative in got.items():
 
         def value(v, field=field):
             return fit_vi(name, s.X, s.y, hyper._replace(**{field: v}), likelihood).elbo
@@ -101,14 +101,14 @@ def test_gradients_are_differences_of_the_reconverged_value(model, name, likelih
             move[place] = 1e-4
             up, down = value(where + move), value(where - move)
             # step² times third derivatives of size 10
-            np.testing.assert_allclose(np.asarray(slope)[place], (up - down) / 2e-4, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(derivative)[place], (up - down) / 2e-4, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
-def test_taylor_gradients_are_differences_at_fixed_xi(model, slopes_of, likelihood):
+def test_taylor_gradients_are_differences_at_fixed_xi(model, gradients_of, likelihood):
     s = model
     fit = fit_vi("vi-taylor", s.X, s.y, s.hyper, likelihood)
-    for field, slope in gradients("vi-taylor", fit, s.X, s.y, likelihood).items():
+    for field, derivative in gradients("vi-taylor", fit, s.X, s.y, likelihood).items():
 
         def value(v, field=field):
             return taylor_collapsed_bound(
@@ -116,7 +116,7 @@ def test_taylor_gradients_are_differences_at_fixed_xi(model, slopes_of, likeliho
             )
 
         # step² times third derivatives of size 100
-        np.testing.assert_allclose(slope, slopes_of(value, getattr(s.hyper, field)), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(derivative, gradients_of(value, getattr(s.hyper, field)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "likelihood"), CASES)

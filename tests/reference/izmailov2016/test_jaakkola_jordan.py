@@ -12,7 +12,7 @@ from reference.izmailov2016.jaakkola_jordan import (
     jj_bound,
     jj_collapsed_bound,
     jj_collapsed_gradient,
-    jj_lambda_slope,
+    jj_lambda_derivative,
     jj_optimal_covariance,
     jj_optimal_mean,
     jj_optimal_xi,
@@ -35,13 +35,15 @@ def test_the_parabola_touches_the_log_logistic_from_below():
         assert np.max(got.value - log_sigmoid(t)) < 1e-12
         ends = jaakkola_jordan_bound(np.array([xi, -xi]), np.array([xi, xi]))
         np.testing.assert_allclose(ends.value, log_sigmoid(np.array([xi, -xi])), rtol=1e-12, atol=0)
-        # the coefficient is the slope of log σ(t) - t/2 in t², at ξ²
-        slope = -float(mpmath.diff(lambda s: -mpmath.log1p(mpmath.exp(-mpmath.sqrt(s))) - mpmath.sqrt(s) / 2, xi**2))
-        np.testing.assert_allclose(got.lam, slope, rtol=1e-6, atol=0)
+        # the coefficient is the derivative of log σ(t) - t/2 in t², at ξ²
+        derivative = -float(
+            mpmath.diff(lambda s: -mpmath.log1p(mpmath.exp(-mpmath.sqrt(s))) - mpmath.sqrt(s) / 2, xi**2)
+        )
+        np.testing.assert_allclose(got.lam, derivative, rtol=1e-6, atol=0)
         printed = jaakkola_jordan_bound_as_printed(t, at)
         if 0.1 < xi < 25.0:  # λ is twice too large near 0, where both are flat, and the same from 20 on
             assert np.max(printed.value - log_sigmoid(t)) > 1e-3
-            assert abs(printed.lam[0] / slope - 1) > 0.05
+            assert abs(printed.lam[0] / derivative - 1) > 0.05
 
 
 def test_the_bound_stands_saturation_and_zero():
@@ -64,12 +66,12 @@ def test_lambda_is_half_the_polya_gamma_mean():
     assert np.min(np.abs(lambda_matrix_as_printed(xi[:5]) / wanted[:5] - 1)) > 1e-3
 
 
-def test_the_slope_of_lambda_is_its_derivative_at_any_size():
+def test_the_derivative_of_lambda_is_its_derivative_at_any_size():
     xi = np.array([-3.0, 1e-6, 0.05, 0.0999, 0.1001, 1.0, 40.0, 2000.0])
     with mpmath.workdps(40):
         wanted = [float(mpmath.diff(lambda x: mpmath.tanh(x / 2) / (4 * x), mpmath.mpf(x))) for x in map(float, xi)]
     # two terms cancel two digits just above the switch
-    np.testing.assert_allclose(jj_lambda_slope(xi), wanted, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(jj_lambda_derivative(xi), wanted, rtol=1e-12, atol=0)
 
 
 def by_terms(s):
@@ -105,12 +107,12 @@ def test_j_is_the_polya_gamma_bound_at_equal_parameters(model):
 @pytest.mark.verifies(
     "izmailov2016", "12", "13", route="differences of J vanish at the maximum; dense normal equations"
 )
-def test_mean_and_covariance_maximise_j(model, slopes_of):
+def test_mean_and_covariance_maximise_j(model, gradients_of):
     s = model
     Sigma, mu = jj_optimal_covariance(s.xi, s.K_ZZ, s.K_XZ), jj_optimal_mean(s.xi, s.y, s.K_ZZ, s.K_XZ)
-    by_mu = slopes_of(lambda m: jj_bound(m, Sigma, s.xi, s.y, *s.K), mu)
+    by_mu = gradients_of(lambda m: jj_bound(m, Sigma, s.xi, s.y, *s.K), mu)
     root = np.linalg.cholesky(Sigma)
-    by_root = slopes_of(lambda L: jj_bound(mu, L @ L.T, s.xi, s.y, *s.K), root)
+    by_root = gradients_of(lambda L: jj_bound(mu, L @ L.T, s.xi, s.y, *s.K), root)
     # rounding of 1e-14 over the step
     np.testing.assert_allclose(by_mu, 0.0, rtol=0, atol=1e-7)
     np.testing.assert_allclose(by_root, 0.0, rtol=0, atol=1e-6)
@@ -131,7 +133,7 @@ def test_the_compact_bound_is_the_maximum_of_j_constants_included(model):
 
 
 @pytest.mark.verifies("izmailov2016", "u4.1-Jhat-gradient", route="central differences")
-def test_the_gradient_is_that_of_the_compact_bound(model, slopes_of):
+def test_the_gradient_is_that_of_the_compact_bound(model, gradients_of):
     s = model
     got = jj_collapsed_gradient(s.xi, s.y, *s.K)
 
@@ -144,18 +146,20 @@ def test_the_gradient_is_that_of_the_compact_bound(model, slopes_of):
         move[i, j] = move[j, i] = 6e-6
         by_mm[i, j] = (value(K_ZZ=s.K_ZZ + move) - value(K_ZZ=s.K_ZZ - move)) / 12e-6 / (1.0 if i == j else 2.0)
     # step² times third derivatives of size 100
-    np.testing.assert_allclose(got.slopes.by_mm, by_mm, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(got.slopes.by_nm, slopes_of(lambda K: value(K_XZ=K), s.K_XZ), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(got.slopes.by_diagonal, slopes_of(lambda k: value(k_xx=k), s.k_xx), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(got.xi, slopes_of(lambda xi: value(xi=xi), s.xi), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(got.derivatives.by_mm, by_mm, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(got.derivatives.by_nm, gradients_of(lambda K: value(K_XZ=K), s.K_XZ), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        got.derivatives.by_diagonal, gradients_of(lambda k: value(k_xx=k), s.k_xx), rtol=0, atol=1e-8
+    )
+    np.testing.assert_allclose(got.xi, gradients_of(lambda xi: value(xi=xi), s.xi), rtol=0, atol=1e-8)
     assert np.all(jj_collapsed_gradient(np.zeros(s.n), s.y, *s.K).xi == 0.0)
 
 
 @pytest.mark.verifies("izmailov2016", "15", route="differences of J in ξ vanish, second moments by quadrature")
-def test_xi_maximises_j(model, slopes_of, expectation):
+def test_xi_maximises_j(model, gradients_of, expectation):
     s = model
     xi = jj_optimal_xi(s.mean, s.var)
-    by_xi = slopes_of(lambda x: jj_bound(s.mu, s.Sigma, x, s.y, *s.K), xi)
+    by_xi = gradients_of(lambda x: jj_bound(s.mu, s.Sigma, x, s.y, *s.K), xi)
     # rounding of 1e-14 over the step
     np.testing.assert_allclose(by_xi, 0.0, rtol=0, atol=1e-8)
     wanted = [np.sqrt(expectation(lambda f: f**2, m, v)) for m, v in zip(s.mean, s.var, strict=True)]

@@ -9,8 +9,8 @@ from scipy.special import gamma
 from reference.izmailov2016.errata import kernel_matern_as_printed
 from reference.izmailov2016.kernels import (
     covariance,
-    covariance_input_slopes,
-    covariance_slopes,
+    covariance_gradients,
+    covariance_input_gradients,
     kernel_matern,
     kernel_squared_exponential,
     matern_profile,
@@ -72,10 +72,10 @@ def test_any_smoothness_agrees_with_mpmath_and_never_overflows(nu):
 @pytest.mark.parametrize(
     ("kernel", "nu"), [("se", None), ("matern", 0.5), ("matern", 0.8), ("matern", 2.5), ("matern", 4.2)]
 )
-def test_derivatives_are_differences(rng, slopes_of, kernel, nu):
+def test_derivatives_are_differences(rng, gradients_of, kernel, nu):
     A, B, scales = rng.normal(size=(4, 2)), rng.normal(size=(3, 2)), np.array([0.7, 1.9])
-    got = covariance_slopes(A, B, 1.3, scales, kernel, nu)
-    by_input = covariance_input_slopes(A, B, 1.3, scales, kernel, nu)
+    got = covariance_gradients(A, B, 1.3, scales, kernel, nu)
+    by_input = covariance_input_gradients(A, B, 1.3, scales, kernel, nu)
     for i in range(4):
         for p in range(3):
 
@@ -83,7 +83,7 @@ def test_derivatives_are_differences(rng, slopes_of, kernel, nu):
                 return covariance(A[i : i + 1], z[None], 1.3, scales, kernel, nu)[0, 0]
 
             # step² of size 1e-11
-            wanted = slopes_of(lambda scales, p=p, k=k: k(B[p], scales), scales)
+            wanted = gradients_of(lambda scales, p=p, k=k: k(B[p], scales), scales)
             np.testing.assert_allclose(got[:, i, p], wanted, rtol=0, atol=1e-8)
-            np.testing.assert_allclose(by_input[:, i, p], slopes_of(k, B[p]), rtol=0, atol=1e-8)
-    assert np.all(np.isfinite(covariance_slopes(A, A, 1.3, scales, kernel, nu)))
+            np.testing.assert_allclose(by_input[:, i, p], gradients_of(k, B[p]), rtol=0, atol=1e-8)
+    assert np.all(np.isfinite(covariance_gradients(A, A, 1.3, scales, kernel, nu)))

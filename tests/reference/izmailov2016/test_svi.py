@@ -52,14 +52,16 @@ def test_the_vector_of_parameters_goes_there_and_back(model):
 
 @pytest.mark.verifies("izmailov2016", "u3.2-svi", route="central differences of the mini-batch's estimate")
 @pytest.mark.parametrize("sparse", [True, False])
-def test_a_step_follows_the_slope_of_the_batch_estimate(model, slopes_of, sparse):
+def test_a_step_follows_the_derivative_of_the_batch_estimate(model, gradients_of, sparse):
     s = model
     given, batch = everything(s, sparse), np.array([4, 1, 1])
     new = svi_step(given, s.X, s.y, batch, LEARN, lambda gradient: 0.3 * gradient)
-    slope = slopes_of(lambda v: batch_bound(from_vector(v, given, LEARN), s.X, s.y, batch), as_vector(given, LEARN))
+    derivative = gradients_of(
+        lambda v: batch_bound(from_vector(v, given, LEARN), s.X, s.y, batch), as_vector(given, LEARN)
+    )
     # step² times third derivatives of size 100
     moved = as_vector(new, LEARN) - as_vector(given, LEARN)
-    np.testing.assert_allclose(moved, 0.3 * slope, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(moved, 0.3 * derivative, rtol=0, atol=1e-6)
     np.testing.assert_allclose(new.inducing_chol, np.tril(new.inducing_chol), rtol=0, atol=0)
 
 
@@ -105,7 +107,7 @@ def test_adadelta_is_its_definition(rng):
 
 
 @pytest.mark.verifies("izmailov2016", "u5.1-adadelta", route="its recursion written out on differences of the estimate")
-def test_the_trajectory_is_adadelta_on_the_batch_estimates(model, slopes_of):
+def test_the_trajectory_is_adadelta_on_the_batch_estimates(model, gradients_of):
     s = model
     batches = [np.array([0, 3]), np.array([5, 1]), np.array([2, 2])]
     got = svi_adadelta(s.X, s.y, s.hyper, batches, rate=0.8, learn=("variance",), trace=True)
@@ -117,7 +119,7 @@ def test_the_trajectory_is_adadelta_on_the_batch_estimates(model, slopes_of):
         def estimate(v, batch=batch):
             return batch_bound(from_vector(v, start, ("variance",)), s.X, s.y, batch)
 
-        g = slopes_of(estimate, where)
+        g = gradients_of(estimate, where)
         g2 = 0.95 * g2 + 0.05 * g**2
         step = np.sqrt(s2 + 1e-6) / np.sqrt(g2 + 1e-6) * g
         s2 = 0.95 * s2 + 0.05 * step**2
@@ -136,25 +138,25 @@ def test_adadelta_on_all_data_comes_near_the_optimum(model):
     assert best - 0.05 < run.elbo <= best + 1e-10
 
 
-@pytest.mark.verifies("izmailov2016", "u5.1-lbfgs-elbo", route="natural gradients, and slopes at the end")
+@pytest.mark.verifies("izmailov2016", "u5.1-lbfgs-elbo", route="natural gradients, and derivatives at the end")
 def test_the_search_over_mean_and_factor_finds_the_optimum_of_natural_gradients(model):
     s = model
     got = svi_lbfgs(s.X, s.y, s.hyper, tolerance=1e-15)
     fit = fit_vi("svi", s.X, s.y, s.hyper)
     assert got.elbo == pytest.approx(fit.elbo, rel=1e-11, abs=0)
-    # slopes of 1e-5 over curvatures of size 1
+    # derivatives of 1e-5 over curvatures of size 1
     np.testing.assert_allclose(got.parameters.inducing_mean, fit.inducing_mean, rtol=0, atol=1e-4)
     L = got.parameters.inducing_chol
     np.testing.assert_allclose(L @ L.T, fit.inducing_cov, rtol=0, atol=1e-4)
     start = Parameters(np.zeros(len(s.mu)), np.eye(len(s.mu)), s.hyper)
     steepest = [np.max(np.abs(batch_gradient(at, s.X, s.y, np.arange(s.n), ()))) for at in (start, got.parameters)]
-    # at the optimum the pulls cancel: what is left of the slope is known to their rounding
-    assert got.slope == pytest.approx(steepest[1], rel=0, abs=1e-13 * steepest[0])
-    assert got.slope < 1e-5 * steepest[0]
+    # at the optimum the pulls cancel: what is left of the derivative is known to their rounding
+    assert got.derivative == pytest.approx(steepest[1], rel=0, abs=1e-13 * steepest[0])
+    assert got.derivative < 1e-5 * steepest[0]
     early = svi_lbfgs(s.X, s.y, s.hyper, max_iterations=2)
-    slope = np.max(np.abs(batch_gradient(early.parameters, s.X, s.y, np.arange(s.n), ())))
-    assert slope > 1e-2 * steepest[0]
-    assert early.slope == pytest.approx(slope, rel=1e-10, abs=0)
+    derivative = np.max(np.abs(batch_gradient(early.parameters, s.X, s.y, np.arange(s.n), ())))
+    assert derivative > 1e-2 * steepest[0]
+    assert early.derivative == pytest.approx(derivative, rel=1e-10, abs=0)
     assert got.trace[-1] == got.elbo
     assert len(got.trace) == got.iterations
 
@@ -163,9 +165,9 @@ def test_learning_with_svi_ends_where_the_bound_is_flat(problem):
     p = problem
     X, y, hyper = p.X[::3], p.y[::3], p.hyper._replace(Z=p.hyper.Z[::2])
     fit = fit_vi("svi", X, y, hyper, learn=("lengthscales",), tolerance=1e-9)
-    slope = gradients("svi", fit, X, y)["lengthscales"] * fit.hyper.lengthscales
-    # a relative change of 1e-9 in a value of 9 leaves slopes of 1e-4
-    np.testing.assert_allclose(slope, 0.0, rtol=0, atol=1e-3)
+    derivative = gradients("svi", fit, X, y)["lengthscales"] * fit.hyper.lengthscales
+    # a relative change of 1e-9 in a value of 9 leaves derivatives of 1e-4
+    np.testing.assert_allclose(derivative, 0.0, rtol=0, atol=1e-3)
     assert fit.elbo == pytest.approx(fit.trace[-1], rel=1e-6, abs=0)
 
 

@@ -8,7 +8,7 @@ from scipy.special import log_ndtr
 
 from reference.izmailov2016 import _prior
 from reference.izmailov2016.algorithm1 import vi_taylor
-from reference.izmailov2016.errata import taylor_xi_slope_as_printed
+from reference.izmailov2016.errata import taylor_xi_derivative_as_printed
 from reference.izmailov2016.fit import fit_vi, gradients
 from reference.izmailov2016.taylor import (
     taylor_bound,
@@ -20,7 +20,7 @@ from reference.izmailov2016.taylor import (
     taylor_psi,
     taylor_v,
     taylor_xi,
-    taylor_xi_slope,
+    taylor_xi_derivative,
 )
 
 LIKELIHOODS = [
@@ -87,7 +87,7 @@ def test_the_approximate_bound_is_the_mean_of_the_expansion_minus_the_divergence
 
 @pytest.mark.verifies("izmailov2016", "17", "18", "19", route="differences of the approximate bound; its dense maximum")
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
-def test_mean_covariance_and_compact_value_are_the_maximum(model, slopes_of, likelihood):
+def test_mean_covariance_and_compact_value_are_the_maximum(model, gradients_of, likelihood):
     s = model
     Sigma = taylor_optimal_covariance(s.xi, s.y, s.K_ZZ, s.K_XZ, likelihood)
     mu = taylor_optimal_mean(s.xi, s.y, s.K_ZZ, s.K_XZ, likelihood)
@@ -96,9 +96,9 @@ def test_mean_covariance_and_compact_value_are_the_maximum(model, slopes_of, lik
         return taylor_bound(m, S, s.xi, s.y, *s.K, likelihood)
 
     # rounding of 1e-14 over the step
-    np.testing.assert_allclose(slopes_of(lambda m: value(m=m), mu), 0.0, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(gradients_of(lambda m: value(m=m), mu), 0.0, rtol=0, atol=1e-7)
     root = np.linalg.cholesky(Sigma)
-    np.testing.assert_allclose(slopes_of(lambda L: value(S=L @ L.T), root), 0.0, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(gradients_of(lambda L: value(S=L @ L.T), root), 0.0, rtol=0, atol=1e-6)
     got = taylor_collapsed_bound(s.xi, s.y, *s.K, likelihood)
     assert got == pytest.approx(value(), rel=1e-11, abs=0)
 
@@ -106,15 +106,15 @@ def test_mean_covariance_and_compact_value_are_the_maximum(model, slopes_of, lik
 @pytest.mark.verifies(
     "izmailov2016", "u4.2-xi", route="central differences of the approximate bound in ξ", printed=True
 )
-def test_the_claimed_stationarity_in_xi_fails_and_the_derived_slope_holds(model, slopes_of):
+def test_the_claimed_stationarity_in_xi_fails_and_the_derived_derivative_holds(model, gradients_of):
     s = model
     for xi in (s.xi, s.mean):
-        slope = slopes_of(lambda x: taylor_bound(s.mu, s.Sigma, x, s.y, *s.K), xi)
+        derivative = gradients_of(lambda x: taylor_bound(s.mu, s.Sigma, x, s.y, *s.K), xi)
         # step² times third derivatives of size 1
-        np.testing.assert_allclose(taylor_xi_slope(xi, s.mean, s.var, s.y), slope, rtol=0, atol=1e-8)
-        assert np.max(np.abs(taylor_xi_slope_as_printed(xi, s.mean, s.var, s.y) - slope)) > 1e-3
+        np.testing.assert_allclose(taylor_xi_derivative(xi, s.mean, s.var, s.y), derivative, rtol=0, atol=1e-8)
+        assert np.max(np.abs(taylor_xi_derivative_as_printed(xi, s.mean, s.var, s.y) - derivative)) > 1e-3
     # where the paper has zero
-    np.testing.assert_array_equal(taylor_xi_slope_as_printed(s.mean, s.mean, s.var, s.y), 0.0)
+    np.testing.assert_array_equal(taylor_xi_derivative_as_printed(s.mean, s.mean, s.var, s.y), 0.0)
 
 
 @pytest.mark.verifies("izmailov2016", "u4.2-xi", route="value of the expansion at the mean, dense projection")
@@ -129,7 +129,7 @@ def test_the_rule_makes_the_expansion_touch_the_likelihood_at_the_mean(model):
 
 @pytest.mark.parametrize(("likelihood", "log_p", "exact"), LIKELIHOODS)
 @pytest.mark.parametrize("sparse", [True, False])
-def test_the_fixed_point_is_the_mode_of_the_projected_posterior(model, slopes_of, likelihood, log_p, exact, sparse):
+def test_the_fixed_point_is_the_mode_of_the_projected_posterior(model, gradients_of, likelihood, log_p, exact, sparse):
     s = model
     hyper = s.hyper if sparse else s.hyper._replace(Z=None)
     K = s.K_ZZ if sparse else s.K_XX + 0.05 * np.eye(s.n)
@@ -142,8 +142,10 @@ def test_the_fixed_point_is_the_mode_of_the_projected_posterior(model, slopes_of
     optimum = minimize(height, np.zeros(len(K)), method="BFGS", options={"gtol": 1e-7})
     # the optimiser's own differences leave 1e-6
     np.testing.assert_allclose(fit.inducing_mean, optimum.x, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(slopes_of(height, fit.inducing_mean), 0.0, rtol=0, atol=1e-8)
-    rows = [slopes_of(lambda u, e=e: slopes_of(height, u, 1e-4) @ e, fit.inducing_mean, 1e-4) for e in np.eye(len(K))]
+    np.testing.assert_allclose(gradients_of(height, fit.inducing_mean), 0.0, rtol=0, atol=1e-8)
+    rows = [
+        gradients_of(lambda u, e=e: gradients_of(height, u, 1e-4) @ e, fit.inducing_mean, 1e-4) for e in np.eye(len(K))
+    ]
     # second differences: 1e-14 over step², and step² times fourth derivatives
     np.testing.assert_allclose(np.linalg.inv(fit.inducing_cov), rows, rtol=0, atol=1e-5)
     np.testing.assert_allclose(fit.xi, fit.latent_mean, rtol=0, atol=1e-9)
@@ -160,17 +162,19 @@ def test_a_large_prior_variance_does_not_throw_newton_off(rng):
         assert np.isfinite(fit.elbo)
 
 
-@pytest.mark.verifies("izmailov2016", "vi-taylor", route="slopes of (19) at the expansion of a separate fixed point")
+@pytest.mark.verifies(
+    "izmailov2016", "vi-taylor", route="derivatives of (19) at the expansion of a separate fixed point"
+)
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
 def test_learning_ends_where_the_compact_value_is_flat_in_theta(problem, likelihood):
     p = problem
     learn = ("variance", "lengthscales")
     got = vi_taylor(p.X, p.y, p.hyper, learn, tolerance=1e-13, likelihood=likelihood, max_iterations=400)
     fit = fit_vi("vi-taylor", p.X, p.y, got.hyper, likelihood)
-    slope = gradients("vi-taylor", fit, p.X, p.y, likelihood, learn)
-    # a relative change of 1e-13 in a value of 20 leaves slopes of 1e-5
-    assert abs(slope["variance"] * got.hyper.variance) < 1e-4
-    np.testing.assert_allclose(slope["lengthscales"] * got.hyper.lengthscales, 0.0, rtol=0, atol=1e-4)
+    derivative = gradients("vi-taylor", fit, p.X, p.y, likelihood, learn)
+    # a relative change of 1e-13 in a value of 20 leaves derivatives of 1e-5
+    assert abs(derivative["variance"] * got.hyper.variance) < 1e-4
+    np.testing.assert_allclose(derivative["lengthscales"] * got.hyper.lengthscales, 0.0, rtol=0, atol=1e-4)
     # a slow search leaves 1e-6
     assert got.trace[-1] == pytest.approx(fit.elbo, rel=1e-7, abs=0)
     np.testing.assert_allclose(got.q.inducing_mean, fit.inducing_mean, rtol=0, atol=1e-4)

@@ -46,7 +46,7 @@ def laplace_evidence(s):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("sits_on", "density"), [("field", "value"), ("root", "log")])
 @pytest.mark.verifies("riihimaki2013", "u5.5-map", route="sum of log Z and scipy's densities, central differences")
-def test_objective_and_slope(model, shared, sits_on, density):
+def test_objective_and_derivative(model, shared, sits_on, density):
     s = model
     prior = Prior(np.full(3, 1.7), np.tile([0.9, 1.4], (3, 1)), np.full(3, 0.2), np.zeros(3))
     learn = ("variance", "lengthscales", "noise")
@@ -64,10 +64,10 @@ def test_objective_and_slope(model, shared, sits_on, density):
 
     rows = slice(0, 1) if shared else slice(0, 3)
     at = np.log(np.concatenate([prior.variance[rows], prior.lengthscales[rows].ravel(), prior.noise[rows]]))
-    value, slope = type2_map_objective(laplace_evidence(s), prior, HYPERPRIOR, learn, shared, sits_on, density)
+    value, derivative = type2_map_objective(laplace_evidence(s), prior, HYPERPRIOR, learn, shared, sits_on, density)
     assert value == pytest.approx(wanted(at), rel=1e-10, abs=0)
     differences = [(wanted(at + 1e-5 * e) - wanted(at - 1e-5 * e)) / 2e-5 for e in np.eye(len(at))]
-    np.testing.assert_allclose(slope, differences, rtol=1e-5, atol=1e-7)  # step 1e-5
+    np.testing.assert_allclose(derivative, differences, rtol=1e-5, atol=1e-7)  # step 1e-5
 
 
 def test_map_is_a_stationary_point_and_shared_vectors_stay_equal(model):

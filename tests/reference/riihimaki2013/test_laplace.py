@@ -18,7 +18,7 @@ from reference.riihimaki2013.laplace import (
     log_softmax_sum,
     predict_by_evidence_ratio,
     predict_laplace,
-    softmax_slope,
+    softmax_gradient,
     softmax_w_matrix,
     tierney_kadane_ratio,
 )
@@ -30,17 +30,22 @@ def log_joint(f, K, y):
 
 
 def hessian_of_likelihood(f, y):
-    """-∇∇ log p(y|f) by central differences of the slope, which is checked by differences too."""
-    return -np.array([softmax_slope(f + 1e-5 * e, y) - softmax_slope(f - 1e-5 * e, y) for e in np.eye(len(f))]) / 2e-5
+    """-∇∇ log p(y|f) by central differences of the derivative, which is checked by differences too."""
+    return (
+        -np.array([softmax_gradient(f + 1e-5 * e, y) - softmax_gradient(f - 1e-5 * e, y) for e in np.eye(len(f))])
+        / 2e-5
+    )
 
 
 @pytest.mark.verifies("riihimaki2013", "u4.1-W", route="second differences of the log-likelihood")
 def test_w_matrix(model, rng):
     f = rng.normal(size=15)
-    slope = [
+    derivative = [
         (log_softmax_sum(f + 1e-6 * e, model.y) - log_softmax_sum(f - 1e-6 * e, model.y)) / 2e-6 for e in np.eye(15)
     ]
-    np.testing.assert_allclose(softmax_slope(f, model.y), slope, rtol=0, atol=1e-8)  # differences with step 1e-6
+    np.testing.assert_allclose(
+        softmax_gradient(f, model.y), derivative, rtol=0, atol=1e-8
+    )  # differences with step 1e-6
     # differences with step 1e-5: its square, and eps over it
     np.testing.assert_allclose(softmax_w_matrix(f, 5), hessian_of_likelihood(f, model.y), rtol=0, atol=1e-9)
 
@@ -49,7 +54,7 @@ def test_w_matrix(model, rng):
 def test_newton_step(model, rng):
     f = rng.normal(size=15)
     W = hessian_of_likelihood(f, model.y)
-    gradient = softmax_slope(f, model.y) - np.linalg.solve(model.K, f)
+    gradient = softmax_gradient(f, model.y) - np.linalg.solve(model.K, f)
     wanted = f + np.linalg.solve(np.linalg.inv(model.K) + W, gradient)
     got = laplace_newton_step(f, model.K, model.y)
     np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-8)  # W by differences

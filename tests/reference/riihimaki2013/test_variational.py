@@ -51,8 +51,8 @@ def test_moments_of_the_region_by_differences(model, rng):
     e = np.eye(3)
     log_z = lambda at: region_moments(at[None], np.array([1])).log_norm[0]  # noqa: E731
     assert region.log_norm[0] == pytest.approx(np.log(region_probability(m, 1)), rel=1e-8, abs=0)
-    slope = [(log_z(m + 1e-5 * d) - log_z(m - 1e-5 * d)) / 2e-5 for d in e]
-    np.testing.assert_allclose(region.mean[0] - m, slope, rtol=0, atol=1e-9)  # step 1e-5
+    derivative = [(log_z(m + 1e-5 * d) - log_z(m - 1e-5 * d)) / 2e-5 for d in e]
+    np.testing.assert_allclose(region.mean[0] - m, derivative, rtol=0, atol=1e-9)  # step 1e-5
     mean = lambda at: region_moments(at[None], np.array([1])).mean[0]  # noqa: E731
     jacobian = [(mean(m + 1e-5 * d) - mean(m - 1e-5 * d)) / 2e-5 for d in e]
     np.testing.assert_allclose(region.cov[0], jacobian, rtol=0, atol=1e-9)
@@ -81,7 +81,7 @@ def test_bound_is_below_the_evidence():
         assert vb_bound(factors.mean, factors.weights, K, y) < log_marginal_likelihood(y, K, "multinomial-probit")
 
 
-@pytest.mark.verifies("riihimaki2013", "u4.3-vb-family", route="slope of the bound by differences; (K⁻¹ + I)⁻¹")
+@pytest.mark.verifies("riihimaki2013", "u4.3-vb-family", route="derivative of the bound by differences; (K⁻¹ + I)⁻¹")
 def test_factors_at_the_maximum(model):
     s = model
     root = np.linalg.cholesky(s.K)
@@ -92,10 +92,10 @@ def test_factors_at_the_maximum(model):
 
     got = vb_posterior(s.K, s.y)
     assert got.converged
-    # the loss is convex, with a curvature of at least one in every direction: a slope bounds the distance
+    # the loss is convex, with a curvature of at least one in every direction: a derivative bounds the distance
     at = np.linalg.solve(root, got.mean.T.ravel())
-    slope = [(loss(at + 1e-4 * d) - loss(at - 1e-4 * d)) / 2e-4 for d in np.eye(15)]
-    assert np.linalg.norm(slope) < 1e-6  # rounding of the quadrature over the step
+    derivative = [(loss(at + 1e-4 * d) - loss(at - 1e-4 * d)) / 2e-4 for d in np.eye(15)]
+    assert np.linalg.norm(derivative) < 1e-6  # rounding of the quadrature over the step
     np.testing.assert_allclose(got.cov, np.linalg.inv(np.linalg.inv(s.K) + np.eye(15)), rtol=1e-8, atol=1e-10)
     slow = vb_posterior(s.K, s.y, accelerate=False)
     assert slow.converged

@@ -44,12 +44,14 @@ def test_the_probability_and_its_derivatives():
             step = 1e-3 * np.eye(4)[k]
             up, here, down = (np.log(largest(mean + c * step, var, y)) for c in (1, 0, -1))
             # central differences err by step² times a third or fourth derivative of size one
-            assert got.slope[k] == pytest.approx((up - down) / 2e-3, rel=0, abs=1e-6)
+            assert got.derivative[k] == pytest.approx((up - down) / 2e-3, rel=0, abs=1e-6)
             assert got.curvature[k] == pytest.approx(-(up - 2 * here + down) / 1e-6, rel=0, abs=1e-6)
     two = datum_tilted(mean[:2], var[:2], 0)  # one Φ
     z = 1.1 / np.sqrt(1.6)
     assert two.log_norm == pytest.approx(norm.logcdf(z), rel=0, abs=1e-13)
-    assert two.slope == pytest.approx([norm.pdf(z) / norm.cdf(z) / np.sqrt(1.6) * c for c in (1, -1)], rel=1e-12, abs=0)
+    assert two.derivative == pytest.approx(
+        [norm.pdf(z) / norm.cdf(z) / np.sqrt(1.6) * c for c in (1, -1)], rel=1e-12, abs=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,10 +85,10 @@ def test_classes_without_variance_are_constraints(mean, var):
         assert got.log_norm == pytest.approx(float(here), rel=0, abs=1e-13)
         for k in [0, mean.index(constraint), *smooth]:
             up, down = (log_norm([m + sign * h * (j == k) for j, m in enumerate(at)]) for sign in (1, -1))
-            assert got.slope[k] == pytest.approx(float((up - down) / (2 * h)), rel=1e-12, abs=0)
+            assert got.derivative[k] == pytest.approx(float((up - down) / (2 * h)), rel=1e-12, abs=0)
             assert got.curvature[k] == pytest.approx(-float((up - 2 * here + down) / h**2), rel=1e-11, abs=0)
     lower = [k for k in range(1, len(mean)) if var[k] == 0.0 and mean[k] < constraint]
-    assert not np.any(got.slope[lower])
+    assert not np.any(got.derivative[lower])
     assert not np.any(got.curvature[lower])
 
 
@@ -100,7 +102,7 @@ def test_far_tails_keep_their_digits():
 
         wanted = mpmath.log(mpmath.quad(density, mpmath.linspace(-20, 0, 41)))
     assert got.log_norm == pytest.approx(float(wanted), rel=1e-13, abs=0)
-    assert np.all(np.isfinite(got.slope))
+    assert np.all(np.isfinite(got.derivative))
     assert np.all((got.curvature * var >= 0.0) & (got.curvature * var <= 1.0))
     assert datum_tilted(-mean, var, 0).log_norm == 0.0  # certain
     point = datum_tilted(np.array([0.2, 0.0]), np.array([0.0, 1.0]), 0)
@@ -114,7 +116,7 @@ def test_both_rules_of_the_derivatives_agree(rng):
     for i in range(40):
         wanted = datum_tilted(mean[i], var[i], int(y[i]))
         assert got.log_norm[i] == pytest.approx(wanted.log_norm, rel=1e-13, abs=1e-14)  # either rule's
-        np.testing.assert_allclose(got.slope[i], wanted.slope, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(got.derivative[i], wanted.derivative, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(got.curvature[i] * var[i], wanted.curvature * var[i], rtol=0, atol=1e-12)
 
 
@@ -126,8 +128,8 @@ def test_two_classes_make_both_kinds_of_factor_the_same(model, prior):
     np.testing.assert_allclose(datum.posterior.mean, pair.posterior.mean, **NEAR)
     np.testing.assert_allclose(datum.posterior.cov, pair.posterior.cov, **NEAR)
     assert datum.log_evidence == pytest.approx(pair.log_evidence, rel=0, abs=1e-8)
-    for name, slope in pair.gradients.items():
-        np.testing.assert_allclose(datum.gradients[name], slope, rtol=0, atol=1e-7)
+    for name, derivative in pair.gradients.items():
+        np.testing.assert_allclose(datum.gradients[name], derivative, rtol=0, atol=1e-7)
     other = np.array([1, 0])[y], pair.sites  # c1, c2 of the label's class stand in the column of the other one
     at = np.arange(s.n), other[0]
     np.testing.assert_allclose(datum.sites.site_precision[np.arange(s.n), y], pair.sites.c1_label[at], **NEAR)

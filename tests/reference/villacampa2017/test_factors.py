@@ -158,10 +158,10 @@ def test_the_ratio_of_density_and_distribution_function(gap):
 @pytest.mark.verifies("villacampa2017", "40", route="central differences of log Z")
 @pytest.mark.verifies("villacampa2017", "41", route="central differences of log Z")
 @pytest.mark.verifies("villacampa2017", "42", route="central differences of log Z")
-def test_slopes_of_the_log_normaliser(pair):
+def test_derivatives_of_the_log_normaliser(pair):
     alpha, beta, b = quantities(pair)
     step = 1e-5  # central differences err by step² and by 1e-16/step
-    for which, slope in ((0, dlogz_dmean_label), (1, dlogz_dmean_other)):
+    for which, derivative in ((0, dlogz_dmean_label), (1, dlogz_dmean_other)):
         mean, cov, u, s = pair[which]
 
         def at(mean, cov, which=which, u=u, s=s):
@@ -169,7 +169,7 @@ def test_slopes_of_the_log_normaliser(pair):
             moved[which] = (mean, cov, u, s)
             return log_z(*moved)
 
-        got, got_cov = slope(beta, b, u), dlogz_dcov(alpha, beta, b, u)
+        got, got_cov = derivative(beta, b, u), dlogz_dcov(alpha, beta, b, u)
         for j in range(len(mean)):
             e = step * np.eye(len(mean))[j]
             assert got[j] == pytest.approx((at(mean + e, cov) - at(mean - e, cov)) / (2 * step), rel=1e-6, abs=1e-9)
@@ -186,9 +186,9 @@ def test_slopes_of_the_log_normaliser(pair):
 @pytest.mark.verifies("villacampa2017", "46", route="quadrature over the projection")
 def test_moments_of_the_tilted_law(pair):
     alpha, beta, b = quantities(pair)
-    for which, slope in ((0, dlogz_dmean_label), (1, dlogz_dmean_other)):
+    for which, derivative in ((0, dlogz_dmean_label), (1, dlogz_dmean_other)):
         mean, cov, u, _ = pair[which]
-        g, G = slope(beta, b, u), dlogz_dcov(alpha, beta, b, u)
+        g, G = derivative(beta, b, u), dlogz_dcov(alpha, beta, b, u)
         _, wanted_mean, wanted_cov = tilted_on_the_line(pair, which)
         np.testing.assert_allclose(tilted_mean(mean, cov, g), wanted_mean, **TIGHT)
         np.testing.assert_allclose(tilted_covariance(cov, g, G), wanted_cov, **TIGHT)
@@ -231,8 +231,8 @@ def test_coefficients_of_the_refined_factor(pair):
         assert (update_c2_other if which else update_c2_label)(*args) == pytest.approx(c2, rel=1e-8, abs=0)
         if which:  # (53) as printed moves class k towards the label
             printed = update_c2_other_as_printed(*args)
-            slope = beta / np.sqrt(b)
-            assert printed == pytest.approx(c2 + 2 * slope * (1.0 + c1 * v), rel=1e-8, abs=0)
+            derivative = beta / np.sqrt(b)
+            assert printed == pytest.approx(c2 + 2 * derivative * (1.0 + c1 * v), rel=1e-8, abs=0)
             assert abs(printed - c2) > 0.1
 
 

@@ -1,4 +1,4 @@
-"""GFITC: sites whose moments are those of the exact factors, an evidence with every constant, slopes, and a search."""
+"""GFITC: sites with the moments of the exact factors, an evidence with every constant, gradients, and a search."""
 
 import numpy as np
 import pytest
@@ -176,20 +176,20 @@ def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
             assert gradients[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8), (name, at)
 
 
-def test_learning_leaves_no_slope_and_shared_classes_stay_alike():
-    X, y, prior = problem(n=7, C=3, m=2, d=1)  # with two classes both would have the same slopes
+def test_learning_leaves_no_derivative_and_shared_classes_stay_alike():
+    X, y, prior = problem(n=7, C=3, m=2, d=1)  # with two classes both would have the same derivatives
     same = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior))
     fit = gfitc_baseline(X, y, same, damping=0.8, learn=("lengthscales", "noise"), shared=True, learn_tolerance=1e-4)
     assert fit.converged
     assert np.all(np.diff(fit.trace) >= -1e-9)  # the line search accepts no fall beyond rounding
     assert fit.log_evidence > gfitc_baseline(X, y, same).log_evidence
-    slopes = gfitc_gradients(fit.sites, X, y, fit.prior)
+    derivatives = gfitc_gradients(fit.sites, X, y, fit.prior)
     for name in ("lengthscales", "noise"):
         learned, start = getattr(fit.prior, name), getattr(same, name)
         assert np.all(learned == learned[:1])
-        slope = np.atleast_1d(np.sum(slopes[name] * learned, axis=0))
+        derivative = np.atleast_1d(np.sum(derivatives[name] * learned, axis=0))
         free = np.atleast_1d(np.abs(np.log(learned[0] / start[0])) < 0.99 * np.log(1e4))  # not held by the search's box
-        assert np.all(np.abs(slope[free]) < 1e-4)
+        assert np.all(np.abs(derivative[free]) < 1e-4)
     assert np.all(fit.prior.variance == same.variance)
 
 

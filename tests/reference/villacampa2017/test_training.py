@@ -243,11 +243,11 @@ def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior
     rebuilt = posterior_of(new, s.y, s.upsilon, s.K_ZZ)
     data = laws_of(new, rebuilt, s.y, s.k_xx, s.K_XZ, s.K_ZZ), s.y, s.K_ZZ
     for field in ("variance", "noise"):
-        slopes = [minibatch_log_evidence_gradient(*data, direction, batch) for direction in directions[field]]
+        derivatives = [minibatch_log_evidence_gradient(*data, direction, batch) for direction in directions[field]]
         # the first step of Adam has the size of its rate, in logarithms
-        wanted = getattr(prior, field) * np.exp(0.01 * np.sign(slopes))
+        wanted = getattr(prior, field) * np.exp(0.01 * np.sign(derivatives))
         np.testing.assert_allclose(getattr(got.prior, field), wanted, rtol=1e-6, atol=0)
-        begun = 0.1 * np.array(slopes) * getattr(prior, field)
+        begun = 0.1 * np.array(derivatives) * getattr(prior, field)
         where = slice(0, 3) if field == "variance" else slice(3, 6)
         np.testing.assert_allclose(got.rule.adam.first[where], begun, rtol=1e-8, atol=1e-12)
     np.testing.assert_array_equal(got.prior.lengthscales, prior.lengthscales)
@@ -270,10 +270,10 @@ def test_adaptive_steps_are_those_of_the_rule(model, prior):
         sites = method.start(K) if sites is None else sites
         sites = method.step(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
         gradients = method.gradients(s.X, State(sites, method.posterior(sites, K), there, K), exact=True)
-        slope = np.concatenate([gradients["variance"] * there.variance, gradients["noise"] * there.noise])
+        derivative = np.concatenate([gradients["variance"] * there.variance, gradients["noise"] * there.noise])
         if before is not None:
-            rates = rates * np.where(np.sign(slope) == np.sign(before), 1.02, 0.5)
-        before, step = slope, rates * slope
+            rates = rates * np.where(np.sign(derivative) == np.sign(before), 1.02, 0.5)
+        before, step = derivative, rates * derivative
         there = there._replace(variance=there.variance * np.exp(step[:3]), noise=there.noise * np.exp(step[3:]))
     np.testing.assert_allclose(fit.prior.variance, there.variance, rtol=1e-10, atol=0)
     np.testing.assert_allclose(fit.prior.noise, there.noise, rtol=1e-10, atol=0)
@@ -294,7 +294,7 @@ def test_outer_steps_meet_a_fixed_point_each_time(model, prior):
 
 
 @pytest.mark.slow
-def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
+def test_the_search_ends_where_the_evidence_has_zero_gradient(model, prior):
     s = model
     for shared in (False, True):
         start = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior)) if shared else prior
@@ -302,10 +302,10 @@ def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
         assert fit.converged
         assert fit.log_evidence > fit_ep(s.X, s.y, start).log_evidence
         for field in ("noise", "lengthscales"):
-            slope, value = fit.gradients[field], getattr(fit.prior, field)
-            slope = np.sum(slope, axis=0) * value[0] if shared else slope * value
+            derivative, value = fit.gradients[field], getattr(fit.prior, field)
+            derivative = np.sum(derivative, axis=0) * value[0] if shared else derivative * value
             at_edge = np.abs(np.abs(np.log(value / getattr(start, field))) - np.log(1e4)) < 1e-6
-            assert np.max(np.abs(np.where(at_edge[0] if shared else at_edge, 0.0, slope))) < 1e-4
+            assert np.max(np.abs(np.where(at_edge[0] if shared else at_edge, 0.0, derivative))) < 1e-4
             if shared:
                 assert np.all(value == value[0])
 

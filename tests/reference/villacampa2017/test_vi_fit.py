@@ -1,4 +1,4 @@
-"""The variational baseline: natural gradients by their definition, a bound that is one, slopes, and mini-batches."""
+"""The variational baseline: natural gradients by their definition, a bound that is one, gradients, and mini-batches."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def bound_at(X, y, prior, q, epsilon=EPSILON):
     return variational_elbo(q, y, k_xx, K_XZ, K.K_ZZ, epsilon)
 
 
-def test_slopes_of_the_label_probability():
+def test_derivatives_of_the_label_probability():
     rng = np.random.default_rng(2)
     mean, var, y = rng.normal(size=(4, 3)), rng.uniform(0.05, 2.0, size=(4, 3)), np.array([0, 2, 1, 1])
     got = label_probability(mean, var, y)
@@ -65,7 +65,7 @@ def test_slopes_of_the_label_probability():
         assert got.by_var[i, k] == pytest.approx((by_var[0] - by_var[1]) / 2e-5, rel=1e-6, abs=3e-8)
 
 
-def test_the_natural_gradient_is_the_slope_in_expectation_parameters():
+def test_the_natural_gradient_is_the_derivative_in_expectation_parameters():
     X, y, prior = problem(n=5, C=3)
     K, q, rows = prior_matrices(X, prior), law(3, 2), np.arange(5)
     target = natural_target(q, K, expected_terms(q, K, y, EPSILON, rows), rows)
@@ -148,15 +148,17 @@ def test_the_ascent_ends_where_no_direction_leads_up():
         for a in range(2):
             e = np.zeros((3, 2))
             e[k, a] = h
-            slope = bound_at(X, y, prior, q._replace(mean=q.mean + e)) - bound_at(
+            derivative = bound_at(X, y, prior, q._replace(mean=q.mean + e)) - bound_at(
                 X, y, prior, q._replace(mean=q.mean - e)
             )
-            assert slope / (2 * h) == pytest.approx(0.0, rel=0, abs=1e-7)  # third derivatives times h²/6, 1e-13/h
+            assert derivative / (2 * h) == pytest.approx(0.0, rel=0, abs=1e-7)  # third derivatives times h²/6, 1e-13/h
             e = np.zeros((3, 2, 2))
             e[k, a, 1] = e[k, 1, a] = h
             e = roots @ e @ roots.transpose(0, 2, 1)  # in units of q itself
-            slope = bound_at(X, y, prior, q._replace(cov=q.cov + e)) - bound_at(X, y, prior, q._replace(cov=q.cov - e))
-            assert slope / (2 * h) == pytest.approx(0.0, rel=0, abs=1e-7)
+            derivative = bound_at(X, y, prior, q._replace(cov=q.cov + e)) - bound_at(
+                X, y, prior, q._replace(cov=q.cov - e)
+            )
+            assert derivative / (2 * h) == pytest.approx(0.0, rel=0, abs=1e-7)
 
 
 def test_predictions_mix_the_winner_with_a_label_at_random():
@@ -243,7 +245,7 @@ def test_a_step_on_a_mini_batch_by_hand():
     for k in range(2):
         for i in (1, 4):
             sign = 1.0 if y[i] == k else -1.0
-            # f_y - f_k ~ N(0, v): P = Φ(gap/√v) has slope φ(0)/√v in a mean and none in a variance
+            # f_y - f_k ~ N(0, v): P = Φ(gap/√v) has derivative φ(0)/√v in a mean and none in a variance
             by_mean = gain * sign * norm.pdf(0.0) / np.sqrt(np.sum(marginal.var[i]))
             whole[k] += by_mean * K.upsilon[k, i]
     # of a shift t the mean moves by K t, in the metric of q by √(tᵀKt): by one half at most
@@ -269,17 +271,19 @@ def test_the_first_step_of_adam_moves_each_coordinate_by_its_rate():
     X, y, prior = problem()
     learn = ("lengthscales", "Z")
     fit = vi_baseline(X, y, prior, EPSILON, batches=[[0, 3, 5]], learn=learn, rate=0.01)
-    slopes = vi_gradients(X, y, prior, fit.posterior, EPSILON, np.array([0, 3, 5]))
-    g = slopes["lengthscales"] * prior.lengthscales  # in the logarithm
+    derivatives = vi_gradients(X, y, prior, fit.posterior, EPSILON, np.array([0, 3, 5]))
+    g = derivatives["lengthscales"] * prior.lengthscales  # in the logarithm
     # unbiased averages of one gradient are itself and its square: g/(|g| + 1e-8)
     step = np.log(fit.prior.lengthscales / prior.lengthscales)
     np.testing.assert_allclose(step, 0.01 * g / (np.abs(g) + 1e-8), rtol=1e-9, atol=0)
-    g = slopes["Z"]
+    g = derivatives["Z"]
     np.testing.assert_allclose(fit.prior.Z - prior.Z, 0.01 * g / (np.abs(g) + 1e-8), rtol=1e-9, atol=0)
     assert np.all(fit.prior.variance == prior.variance)
 
 
-@pytest.mark.verifies("villacampa2017", "u21-vi-baseline", route="joint maximum: slopes in the prior vanish as well")
+@pytest.mark.verifies(
+    "villacampa2017", "u21-vi-baseline", route="joint maximum: derivatives in the prior vanish as well"
+)
 def test_learning_ends_where_neither_q_nor_prior_leads_up():
     X, y, prior = problem(n=8)
     same = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior))

@@ -45,10 +45,10 @@ from reference.villacampa2020.refinement import (
     damped_update,
     dlogz_dcov,
     dlogz_dmean,
+    factor_linear_from_derivatives,
     factor_linear_from_moments,
-    factor_linear_from_slopes,
+    factor_precision_from_derivatives,
     factor_precision_from_moments,
-    factor_precision_from_slopes,
     tilted_covariance,
     tilted_mean,
     update_c1,
@@ -127,7 +127,7 @@ def tilted_by_quadrature(s, i):
     return np.log(z), Gaussians(np.array(means), np.array(covs))
 
 
-def slopes_of(s, i):
+def gradients_of(s, i):
     """Derivatives of log Z_i by means and variances of the latent values under the cavity."""
     cavity = cavity_of(s, i)
     a = np.array([s.upsilon[k, i] @ cavity.mean[k] for k in range(s.C)])
@@ -252,7 +252,7 @@ def test_a_latent_value_under_the_cavity(model):
 @pytest.mark.verifies("villacampa2020", "A.12", "A.13", route="finite differences in every entry of the cavity")
 def test_chain_rules_of_the_log_normaliser(model):
     s, k, h = model, 2, 1e-5
-    cavity, z = cavity_of(s, I), slopes_of(s, I)
+    cavity, z = cavity_of(s, I), gradients_of(s, I)
     u = s.upsilon[k, I]
     a = np.array([s.upsilon[c, I] @ cavity.mean[c] for c in range(s.C)])
     b = np.array([s.cond_var[c, I] + s.upsilon[c, I] @ cavity.cov[c] @ s.upsilon[c, I] for c in range(s.C)])
@@ -281,7 +281,7 @@ def test_chain_rules_of_the_log_normaliser(model):
 def test_tilted_moments(model):
     s = model
     _, wanted = tilted_by_quadrature(s, I)
-    cavity, z = cavity_of(s, I), slopes_of(s, I)
+    cavity, z = cavity_of(s, I), gradients_of(s, I)
     close = {"rtol": 1e-8, "atol": 1e-9}  # forty nodes on a smooth function
     for k in range(s.C):
         at = float(z.d_mean[k]), float(z.d_var[k])
@@ -301,7 +301,7 @@ def test_tilted_moments(model):
 def test_the_refined_factor_is_tilted_over_cavity(model):
     s = model
     _, tilted = tilted_by_quadrature(s, I)
-    cavity, z = cavity_of(s, I), slopes_of(s, I)
+    cavity, z = cavity_of(s, I), gradients_of(s, I)
     close = {"rtol": 1e-6, "atol": 1e-7}  # moments to 1e-9, differences of inverses
     for k in range(s.C):
         u = s.upsilon[k, I]
@@ -312,20 +312,20 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
         c2 = update_c2(float(z.d_mean[k]), c1, u, cavity.mean[k], cavity.cov[k], s.alpha)
         np.testing.assert_allclose(s.alpha * c2 * u, shift, **close)
         # last lines against the division, and first lines against them
-        by_slopes = factor_precision_from_slopes(float(z.d_mean[k]), float(z.d_var[k]), u, cavity.cov[k])
-        np.testing.assert_allclose(by_slopes, precision, **close)
-        np.testing.assert_allclose(factor_precision_from_moments(tilted.cov[k], cavity.cov[k]), by_slopes, **close)
+        by_derivatives = factor_precision_from_derivatives(float(z.d_mean[k]), float(z.d_var[k]), u, cavity.cov[k])
+        np.testing.assert_allclose(by_derivatives, precision, **close)
+        np.testing.assert_allclose(factor_precision_from_moments(tilted.cov[k], cavity.cov[k]), by_derivatives, **close)
         at = float(z.d_mean[k]), c1, u, cavity.mean[k], cavity.cov[k]
-        by_slopes = factor_linear_from_slopes(*at, s.alpha)
-        np.testing.assert_allclose(by_slopes, shift, **close)
+        by_derivatives = factor_linear_from_derivatives(*at, s.alpha)
+        np.testing.assert_allclose(by_derivatives, shift, **close)
         got = factor_linear_from_moments(tilted.mean[k], tilted.cov[k], cavity.mean[k], cavity.cov[k])
-        np.testing.assert_allclose(got, by_slopes, **close)
+        np.testing.assert_allclose(got, by_derivatives, **close)
         # C¹ of (A.17) where α C¹ belongs: in the last line of (A.19), and in (A.20)
         extra = (1.0 - s.alpha) * c1 * (u @ cavity.mean[k] + z.d_mean[k] * (u @ cavity.cov[k] @ u))
         assert abs(extra) > 1e-4  # a thousand times what the quadrature leaves
         printed = factor_linear_as_printed(*at)
         np.testing.assert_allclose(printed - shift, extra * u, **close)
-        told_apart("villacampa2020", "A.19", printed, by_slopes)
+        told_apart("villacampa2020", "A.19", printed, by_derivatives)
         assert update_c2_as_printed(*at, s.alpha) - c2 == pytest.approx(extra / s.alpha, rel=1e-6, abs=0)
         # below (A.19): the precision is added to the cavity's; added to that of q it is another law
         added = np.linalg.inv(s.cov[k]) + precision
@@ -409,7 +409,7 @@ def test_one_cycle_refines_every_factor_from_one_posterior(model):
                 close = {"rtol": 1e-6, "atol": 1e-7}
                 np.testing.assert_allclose(got.coefficients.c1[i, k] * np.outer(u, u), site.precision[k], **close)
                 np.testing.assert_allclose(got.coefficients.c2[i, k] * u, site.shift[k], **close)
-            assert got.log_norm[i] == pytest.approx(slopes_of(s, i).log_expectation / alpha, rel=1e-10, abs=0)
+            assert got.log_norm[i] == pytest.approx(gradients_of(s, i).log_expectation / alpha, rel=1e-10, abs=0)
         assert got.n_improper == 0
     s.c1[2, 1] = 1.5 / (s.upsilon[1, 2] @ s.cov[1] @ s.upsilon[1, 2])
     got = ep_refine_factors(at, q, s.y, s.matrices, s.epsilon)

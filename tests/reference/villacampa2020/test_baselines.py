@@ -19,8 +19,8 @@ from reference.villacampa2020.laplace_sparse import (
     laplace_mode,
     predict_laplace,
     softmax_curvature_root,
+    softmax_log_gradient,
     softmax_log_likelihood,
-    softmax_log_slope,
 )
 from reference.villacampa2020.posterior import posterior_moments
 
@@ -98,7 +98,7 @@ def test_expectation_propagation_on_targets_is_exact_regression(model, prior):
 
 
 @pytest.mark.verifies("villacampa2020", "u46-label-regression", route="finite differences")
-def test_slopes_of_the_regression_evidence(model, prior):
+def test_derivatives_of_the_regression_evidence(model, prior):
     s, h = model, 1e-5
     gradients = label_regression_baseline(s.X, s.y, prior).gradients
     for name in ("variance", "lengthscales", "noise", "Z"):
@@ -122,11 +122,11 @@ def test_hyper_parameters_of_the_regression_climb(model, prior):
     assert len(slow.trace) == 3
     assert slow.iterations == 3
     assert not slow.converged
-    # the first two steps by hand: rate 0.01 times the slope by the logarithm, then 0.0102 where the sign is kept
+    # the first two steps by hand: rate 0.01 times the derivative by the logarithm, then 0.0102 where the sign is kept
     there = prior
     for rate in (0.01, 0.0102):
-        slopes = label_regression_baseline(s.X, s.y, there).gradients
-        moved = {f: getattr(there, f) * np.exp(rate * slopes[f] * getattr(there, f)) for f in learn}
+        derivatives = label_regression_baseline(s.X, s.y, there).gradients
+        moved = {f: getattr(there, f) * np.exp(rate * derivatives[f] * getattr(there, f)) for f in learn}
         there = there._replace(**moved)
     assert slow.trace[2] == pytest.approx(label_regression_baseline(s.X, s.y, there).log_evidence, rel=1e-12, abs=0)
     assert np.all(np.diff(slow.trace) > 0.0)
@@ -185,7 +185,7 @@ def softmax_energy(f, K_inverse, y, C):
     return 0.5 * f @ K_inverse @ f - np.sum(log_pi[np.arange(len(y)), y])
 
 
-def energy_slope(f, K_inverse, y, C):
+def energy_gradient(f, K_inverse, y, C):
     table = f.reshape(C, len(y)).T
     pi = np.exp(table - np.max(table, axis=1, keepdims=True))
     pi = pi / np.sum(pi, axis=1, keepdims=True)
@@ -193,9 +193,9 @@ def energy_slope(f, K_inverse, y, C):
 
 
 def energy_curvature(f, K_inverse, y, C, h=1e-5):
-    """Central differences of the slope."""
+    """Central differences of the derivative."""
     columns = [
-        (energy_slope(f + h * e, K_inverse, y, C) - energy_slope(f - h * e, K_inverse, y, C)) / (2 * h)
+        (energy_gradient(f + h * e, K_inverse, y, C) - energy_gradient(f - h * e, K_inverse, y, C)) / (2 * h)
         for e in np.eye(len(f))
     ]
     return 0.5 * (np.array(columns) + np.array(columns).T)
@@ -207,14 +207,19 @@ def test_laplace_finds_the_mode_and_its_curvature(model, prior):
     K = dense(s)
     inverse = np.linalg.inv(K)
     optimum = minimize(
-        softmax_energy, np.ones(s.C * s.n), (inverse, s.y, s.C), jac=energy_slope, method="BFGS", options={"gtol": 1e-9}
+        softmax_energy,
+        np.ones(s.C * s.n),
+        (inverse, s.y, s.C),
+        jac=energy_gradient,
+        method="BFGS",
+        options={"gtol": 1e-9},
     )
     assert fit.mode.converged
-    # BFGS stops at a slope of 1e-9 (or where the values are rounding), K has norms of order one
+    # BFGS stops at a gradient of 1e-9 (or where the values are rounding), K has norms of order one
     np.testing.assert_allclose(fit.mode.latent_values, optimum.x.reshape(s.C, s.n).T, rtol=1e-5, atol=1e-6)
     f = fit.mode.latent_values.T.ravel()
-    np.testing.assert_allclose(energy_slope(f, inverse, s.y, s.C), 0.0, atol=1e-9)  # K⁻¹ f with conditions of 1e3
-    np.testing.assert_allclose(fit.mode.slope.T.ravel(), inverse @ f, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(energy_gradient(f, inverse, s.y, s.C), 0.0, atol=1e-9)  # K⁻¹ f with conditions of 1e3
+    np.testing.assert_allclose(fit.mode.derivative.T.ravel(), inverse @ f, rtol=1e-7, atol=1e-9)
     curvature = energy_curvature(f, inverse, s.y, s.C)
     cov = np.linalg.inv(curvature)
     blocks = cov.reshape(s.C, s.n, s.C, s.n)
@@ -270,15 +275,15 @@ def test_laplace_probabilities_are_means_of_the_softmax(model, prior, rng):
     assert nobody.latent_cov.shape == (0, 3, 3)
 
 
-def test_softmax_slope_and_curvature(rng):
+def test_softmax_derivative_and_curvature(rng):
     f, y = 2.0 * rng.normal(size=(4, 3)), np.array([0, 2, 1, 1])
 
-    def slope(x):
-        return softmax_log_slope(x.reshape(4, 3), y).ravel()
+    def derivative(x):
+        return softmax_log_gradient(x.reshape(4, 3), y).ravel()
 
     numeric = approx_fprime(f.ravel(), lambda x: softmax_log_likelihood(x.reshape(4, 3), y), 1e-6)
-    np.testing.assert_allclose(slope(f.ravel()), numeric, atol=1e-5)  # forward differences
-    W = -np.array([(slope(f.ravel() + 1e-5 * e) - slope(f.ravel() - 1e-5 * e)) / 2e-5 for e in np.eye(12)])
+    np.testing.assert_allclose(derivative(f.ravel()), numeric, atol=1e-5)  # forward differences
+    W = -np.array([(derivative(f.ravel() + 1e-5 * e) - derivative(f.ravel() - 1e-5 * e)) / 2e-5 for e in np.eye(12)])
     order = np.arange(12).reshape(4, 3).T.ravel()  # class-major
     S = softmax_curvature_root(f)
     np.testing.assert_allclose(S @ S.T, W[np.ix_(order, order)], atol=1e-9)

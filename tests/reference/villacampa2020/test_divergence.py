@@ -89,7 +89,7 @@ def test_a_divergence_that_is_not_finite_is_refused():
 
 
 @pytest.mark.verifies(
-    "villacampa2020", "u11-divergence-limits", "6", route="closed forms and the slope of the divergence"
+    "villacampa2020", "u11-divergence-limits", "6", route="closed forms and the derivative of the divergence"
 )
 def test_the_limits_at_zero_and_one_are_the_two_kullback_leibler_divergences():
     p, q = gaussian_log_density(*P), gaussian_log_density(*Q)
@@ -180,9 +180,9 @@ def test_the_variational_solution_is_stationary_in_every_local_divergence():
 
     mean, var = 0.5, 0.5
     for _ in range(200):
-        slopes = [moments(f, mean, var) for f in factors]
-        precision = 1.0 - 2.0 * sum(s[1] for s in slopes)
-        mean, var = mean + sum(s[0] for s in slopes) / precision - mean / precision, 1.0 / precision
+        derivatives = [moments(f, mean, var) for f in factors]
+        precision = 1.0 - 2.0 * sum(s[1] for s in derivatives)
+        mean, var = mean + sum(s[0] for s in derivatives) / precision - mean / precision, 1.0 / precision
     for factor in factors:
         by_mean, by_var = moments(factor, mean, var)
         c1, c2 = -2.0 * by_var, by_mean - 2.0 * by_var * mean

@@ -203,7 +203,7 @@ def test_derivatives_of_an_energy_are_those_of_its_value(model, rng, method, alp
 @pytest.mark.parametrize("method", [*METHODS, "bb-alpha"])
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("n", [None, 12])
-def test_both_forms_of_an_energy_have_one_value_and_one_slope(model, rng, method, alpha, n):
+def test_both_forms_of_an_energy_have_one_value_and_one_derivative(model, rng, method, alpha, n):
     s = model
     root = rng.normal(size=(s.C, s.m, s.m))
     q = Gaussians(s.mean, root @ np.transpose(root, (0, 2, 1)) + 0.4 * np.eye(s.m))
@@ -229,7 +229,7 @@ def test_tiny_alpha_leads_to_the_variational_bound_without_a_jump(model, method)
     posterior = Gaussians(s.mean, s.cov)
     wanted = variational_elbo(posterior, *data, s.epsilon)
     values = [energy(method, posterior, s.y, s.matrices, s.epsilon, a).value for a in (0.0, 1e-300, 1e-12, 1e-6)]
-    np.testing.assert_allclose(values[:3], wanted, rtol=1e-11, atol=0)  # the slope in α is of order one
+    np.testing.assert_allclose(values[:3], wanted, rtol=1e-11, atol=0)  # the derivative in α is of order one
     assert 0.0 < values[3] - wanted < 1e-4
 
 

@@ -127,8 +127,10 @@ def test_mini_batches_average_to_all_data_and_adam_first_moves_every_coordinate_
         moved = np.log(np.diag(new) / np.diag(roots[k]))
         np.testing.assert_allclose(moved, rate * np.sign(np.diag(by_root[k])), rtol=1e-5, atol=0)
         assert new[1, 0] - roots[k, 1, 0] == pytest.approx(rate * np.sign(by_root[k, 1, 0]), rel=1e-5)
-    slopes = energy_gradients(s.X, prior, at, start, np.array([1, 3]), ("variance",))["variance"]
-    np.testing.assert_allclose(np.log(fit.prior.variance / prior.variance), rate * np.sign(slopes), rtol=1e-5, atol=0)
+    derivatives = energy_gradients(s.X, prior, at, start, np.array([1, 3]), ("variance",))["variance"]
+    np.testing.assert_allclose(
+        np.log(fit.prior.variance / prior.variance), rate * np.sign(derivatives), rtol=1e-5, atol=0
+    )
     more = fit_energy(s.X, s.y, prior, "apep", s.epsilon, alpha=0.5, batch_size=2, n_steps=30, rate=0.05, trace=True)
     assert more.trace.shape == (30,)
     assert more.value > more.trace[0] + 0.5
@@ -265,7 +267,7 @@ def test_apep_with_any_tied_factor_is_not_table_one_which_has_no_free_gaussian()
     proper = fit_gaussian_factor(Data(X, y, "apep", 0.0, 0.5), prior)
     assert (free.optimum, proper.optimum) == (FINITE, FINITE)
     ratios = [np.diagonal(a, axis1=1, axis2=2) for a in (free.posterior.cov, proper.posterior.cov)]
-    # the second optimum is on a boundary, reached to slopes of 1e-6
+    # the second optimum is on a boundary, reached to derivatives of 1e-6
     assert free.value - proper.value == pytest.approx(5.34e-3, rel=0, abs=1e-5)
     assert np.max(ratios[0] / ratios[1]) == pytest.approx(1.129, rel=0, abs=1e-3)
     # the free factor is no Gaussian: some precision of q is below the prior's

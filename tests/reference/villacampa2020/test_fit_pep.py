@@ -73,7 +73,7 @@ def test_log_evidence_is_stationary_in_the_sites_at_a_fixed_point(model, prior, 
                 value(Coefficients(*(c + sign * d for c, d in zip(run.sites, step, strict=True))))
                 for sign in (1.0, -1.0)
             )
-            # the second derivative is of order one: a slope of 1e-6 would be seen; differences round to 1e-10
+            # the second derivative is of order one: a gradient of 1e-6 would be seen; differences round to 1e-10
             assert abs(up - down) / (2 * h) < 1e-7
             far = [c + 0.3 for c in run.sites]
             moved = [value(Coefficients(*(c + sign * d for c, d in zip(far, step, strict=True)))) for sign in (1, -1)]
@@ -142,7 +142,7 @@ def test_a_vanishing_power_is_the_variational_bound(model, prior):
         bound += P * np.log(1 - epsilon + epsilon / s.C) + (1 - P) * np.log(epsilon / s.C)
     for alpha, close in ((0.0, 1e-10), (1e-300, 1e-10), (1e-9, 1e-7)):
         got, _ = PEP(s.y, epsilon, alpha, 0.5).value(at, q, K)
-        assert got == pytest.approx(bound, rel=0, abs=close)  # the slope in α is of order ten
+        assert got == pytest.approx(bound, rel=0, abs=close)  # the derivative in α is of order ten
 
 
 @pytest.mark.verifies("villacampa2020", "u20-joint-optimisation", route="sweep, numerical gradient and Adam by hand")
@@ -169,12 +169,12 @@ def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
                 moved = [w.copy() for w in where]
                 moved[field][k] += sign * h
                 ends.append(value(*moved))
-            slope = (ends[0] - ends[1]) / (2 * h)
+            derivative = (ends[0] - ends[1]) / (2 * h)
             step = np.log(getattr(got.prior, name)[k]) - where[field][k]
-            assert step == pytest.approx(rate * slope / (abs(slope) + 1e-8), rel=1e-6, abs=0)
+            assert step == pytest.approx(rate * derivative / (abs(derivative) + 1e-8), rel=1e-6, abs=0)
             # Adam's memory after its first step
-            assert got.rule.adam.first[field * s.C + k] == pytest.approx(0.1 * slope, rel=1e-5, abs=1e-8)
-            assert got.rule.adam.second[field * s.C + k] == pytest.approx(1e-3 * slope**2, rel=1e-4, abs=1e-10)
+            assert got.rule.adam.first[field * s.C + k] == pytest.approx(0.1 * derivative, rel=1e-5, abs=1e-8)
+            assert got.rule.adam.second[field * s.C + k] == pytest.approx(1e-3 * derivative**2, rel=1e-4, abs=1e-10)
     K_new = prior_matrices(s.X, got.prior)
     np.testing.assert_allclose(got.K.cond_var, K_new.cond_var, rtol=1e-12)
     np.testing.assert_allclose(got.posterior.mean, posterior_moments(*sites, K_new.upsilon, K_new.K_ZZ).mean, rtol=1e-9)

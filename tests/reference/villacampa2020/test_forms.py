@@ -65,8 +65,8 @@ def test_both_forms_of_pep_go_the_same_way(model, prior, alpha, options):
             np.testing.assert_allclose(left, right, err_msg=name, **CLOSE)
     for name in ("latent_mean", "latent_var", "log_norm", "log_evidence", "trace"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), err_msg=name, **CLOSE)
-    for name, slope in one.gradients.items():
-        np.testing.assert_allclose(slope, other.gradients[name], err_msg=name, **CLOSE)
+    for name, derivative in one.gradients.items():
+        np.testing.assert_allclose(derivative, other.gradients[name], err_msg=name, **CLOSE)
     assert one.residual == pytest.approx(other.residual, rel=1e-3, abs=1e-12)
 
 

@@ -40,10 +40,10 @@ from reference.villacampa2020.power_likelihood import log_expected_power
 from reference.villacampa2020.refinement import (
     cavity_latent_mean,
     cavity_latent_variance,
+    factor_linear_from_derivatives,
     factor_linear_from_moments,
-    factor_linear_from_slopes,
+    factor_precision_from_derivatives,
     factor_precision_from_moments,
-    factor_precision_from_slopes,
     tilted_covariance,
     tilted_mean,
     update_c1,
@@ -102,11 +102,11 @@ def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_
             tilted = tilted_mean(m, V, g, u[k]), tilted_covariance(V, g, by_var, u[k])
             precision, shift = alpha * sites[i].precision[k], alpha * sites[i].shift[k]
             np.testing.assert_allclose(factor_precision_from_moments(tilted[1], V), precision, **CLOSE)
-            np.testing.assert_allclose(factor_precision_from_slopes(g, by_var, u[k], V), precision, **CLOSE)
+            np.testing.assert_allclose(factor_precision_from_derivatives(g, by_var, u[k], V), precision, **CLOSE)
             np.testing.assert_allclose(factor_linear_from_moments(*tilted, m, V), shift, **CLOSE)
             new = update_c1(g, by_var, u[k], V, alpha)
             np.testing.assert_allclose(new, c1[i, k], **CLOSE)
-            np.testing.assert_allclose(factor_linear_from_slopes(g, new, u[k], m, V, alpha), shift, **CLOSE)
+            np.testing.assert_allclose(factor_linear_from_derivatives(g, new, u[k], m, V, alpha), shift, **CLOSE)
             np.testing.assert_allclose(update_c2(g, new, u[k], m, V, alpha), c2[i, k], **CLOSE)
             moved.append((update_c2_as_printed(g, new, u[k], m, V, alpha) - c2[i, k],
                           np.max(np.abs(factor_linear_as_printed(g, new, u[k], m, V) - shift))))  # fmt: skip
@@ -136,7 +136,7 @@ def printed_energy(s, method, q):
     return value
 
 
-ROUTE = "the solver's value and no slope at its optimum"
+ROUTE = "the solver's value and zero gradient at its optimum"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ ROUTE = "the solver's value and no slope at its optimum"
             "villacampa2020", "10", "u24-rpapep-free-gaussian", route=ROUTE)),
     ],
 )  # fmt: skip
-def test_printed_energies_are_the_solvers_and_have_no_slope_at_its_optimum(model, prior, rng, method):
+def test_printed_energies_are_the_solvers_and_have_no_derivative_at_its_optimum(model, prior, rng, method):
     s = model
     s.alpha = 0.25 if method == "rpapep" else s.alpha  # above that its variances grow far beyond the prior's
     fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=s.alpha, form="projected")
@@ -158,7 +158,7 @@ def test_printed_energies_are_the_solvers_and_have_no_slope_at_its_optimum(model
     assert printed_energy(s, method, q) == pytest.approx(fit.value, rel=1e-9, abs=0)
     roots = np.linalg.cholesky(q.cov)
 
-    def slope(at, step, turn):
+    def derivative(at, step, turn):
         """Along means and covariances, in units of q."""
         ends = [
             printed_energy(s, method, Gaussians(
@@ -172,5 +172,5 @@ def test_printed_energies_are_the_solvers_and_have_no_slope_at_its_optimum(model
         turn = turn + np.transpose(turn, (0, 2, 1))
         away = Gaussians(q.mean + 0.3 * np.einsum("kij,kj->ki", roots, step), 1.2 * q.cov)
         # third derivatives are of order ten; rounding of values of order ten over h
-        assert abs(slope(q, step, turn)) < 1e-6
-        assert abs(slope(away, step, turn)) > 1e-2
+        assert abs(derivative(q, step, turn)) < 1e-6
+        assert abs(derivative(away, step, turn)) > 1e-2

@@ -130,12 +130,12 @@ def test_one_datum_sees_the_diagonal_of_the_conditional_covariance_alone(model):
 
         # log q is a quadratic: its differences with steps of one are exact
         unit, zero = np.eye(s.n + s.m), np.zeros(s.n + s.m)
-        slope = np.array([0.5 * (log_q(e) - log_q(-e)) for e in unit])
+        derivative = np.array([0.5 * (log_q(e) - log_q(-e)) for e in unit])
         hessian = np.array([[log_q(a + b) - log_q(a) - log_q(b) + log_q(zero) for b in unit] for a in unit])
         cov = np.linalg.inv(-hessian)
         # log densities of order 1e3 lose 1e-13 of it in the differences, conditions are below 1e4
         np.testing.assert_allclose(at.var[:, k], np.diag(cov)[: s.n], rtol=1e-7)
-        np.testing.assert_allclose(at.mean[:, k], (cov @ slope)[: s.n], rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(at.mean[:, k], (cov @ derivative)[: s.n], rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.verifies("villacampa2020", "u8-latent-marginal", route="moments of the joint Gaussian's affine map")

@@ -64,7 +64,7 @@ def test_a_site_matches_the_moments_of_the_tilted_distribution(gaussian_expectat
         gaussian_expectation(lambda w, p=p: (w - mean) ** p * likelihood(w), mean, var) for p in (0, 1, 2)
     )
     tilted = ep_tilted(*(np.array([v]) for v in (mean, var, y, extra)))
-    site = ep_sites(np.array([mean]), np.array([var]), tilted.slope, tilted.curvature)
+    site = ep_sites(np.array([mean]), np.array([var]), tilted.derivative, tilted.curvature)
     matched = 1.0 / (1.0 / var + site.precision[0])
     # the quadrature asks for 1e-12; the variance is a difference
     assert tilted.log_norm[0] == pytest.approx(np.log(mass), rel=1e-9, abs=0)
@@ -82,7 +82,7 @@ def test_latent_moments_are_those_of_the_density_that_the_label_has_seen(gaussia
     )
     cavity = np.array([mean]), np.array([var])
     tilted = ep_tilted(*cavity, np.array([y]), np.array([extra]))
-    got = ep_latent_moments(*cavity, tilted.slope, tilted.curvature, np.array([extra]))
+    got = ep_latent_moments(*cavity, tilted.derivative, tilted.curvature, np.array([extra]))
     # the quadrature asks for 1e-12; the variance is a difference
     assert got.mean[0] == pytest.approx(mean + first / mass, rel=1e-9, abs=0)
     assert got.var[0] == pytest.approx(second / mass - (first / mass) ** 2, rel=1e-9, abs=0)
@@ -123,14 +123,14 @@ def test_gradients_are_those_of_the_converged_log_z(rng, sparse):
     assert fit.converged
     got = epgpc_gradients(X, y, hyper, fit.site_precision, fit.site_shift, np.arange(9))
     h = 1e-4
-    for field, slope in got.items():
+    for field, derivative in got.items():
         base = np.asarray(getattr(hyper, field))
         for place in np.ndindex(base.shape):
             move = np.zeros(base.shape)
             move[place] = h
             up, down = (fit_epgpc(X, y, *hyper._replace(**{field: base + s * move})).log_evidence for s in (1, -1))
             # step² times third derivatives of size 10
-            np.testing.assert_allclose(np.asarray(slope)[place], (up - down) / (2 * h), rtol=0, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(derivative)[place], (up - down) / (2 * h), rtol=0, atol=1e-6)
 
 
 def test_mini_batch_gradients_average_to_the_gradient(rng):

@@ -48,13 +48,13 @@ def test_where_the_ascent_ends_all_derivatives_of_the_bound_vanish(rng, sparse, 
     # theirs is a sum of terms as large as the precision, and the fixed point is known to 1e-10 of q(u); a condition
     # of the precision below 1e6 leaves 1e-10 of rounding
     size = np.max(np.abs(precision))
-    for slope in (fit.slopes.mu, fit.slopes.eta_1):
-        assert np.max(np.abs(slope)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
-    for slope in (fit.slopes.Sigma, fit.slopes.eta_2):
-        assert np.max(np.abs(slope)) < 1e-8 * size
+    for derivative in (fit.derivatives.mu, fit.derivatives.eta_1):
+        assert np.max(np.abs(derivative)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
+    for derivative in (fit.derivatives.Sigma, fit.derivatives.eta_2):
+        assert np.max(np.abs(derivative)) < 1e-8 * size
     # theta'(c) is below 0.1, its second derivative as well, and so c^2 - A is known to 1e-10 of c^2
-    assert np.max(np.abs(fit.slopes.c)) < 1e-9 * np.max(fit.c) ** 2
-    assert np.all(fit.slopes.curvature < 0.0)
+    assert np.max(np.abs(fit.derivatives.c)) < 1e-9 * np.max(fit.c) ** 2
+    assert np.all(fit.derivatives.curvature < 0.0)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -62,8 +62,8 @@ def test_an_ascent_cut_short_leaves_derivatives_in_the_tilts_alone(rng, sparse):
     X, y = data(rng)
     fit = fit_xgpc(X, y, 4.0, LENGTHSCALES, 0.1, 1e-3, X[:6] if sparse else None, max_iterations=2)
     # q(u) is at its maximum given c in every sweep, c at its own given the q(u) before: a contraction of some tenths
-    assert np.max(np.abs(fit.slopes.c)) > 1e-4
-    assert np.max(np.abs(fit.slopes.mu)) < 1e-9
+    assert np.max(np.abs(fit.derivatives.c)) > 1e-4
+    assert np.max(np.abs(fit.derivatives.mu)) < 1e-9
     # the objective as section 4.2 defines it and its closed form (10): sums of n + m terms of size 10
     assert fit.elbo == pytest.approx(fit.trace[-1], rel=1e-12, abs=0)
 
@@ -124,8 +124,8 @@ def test_the_gradients_are_those_of_the_bound_converged_anew(rng, sparse):
         for j in range(2):
             move = np.zeros((4, 2))
             move[p, j] = 1.0
-            slope = difference(lambda h, move=move: {"Z": Z + h * move})
-            assert got.Z[p, j] == pytest.approx(slope, rel=0, abs=1e-6)
+            derivative = difference(lambda h, move=move: {"Z": Z + h * move})
+            assert got.Z[p, j] == pytest.approx(derivative, rel=0, abs=1e-6)
 
 
 def test_inducing_points_at_the_data_give_the_full_process(rng):
@@ -285,13 +285,13 @@ def test_gradients_of_a_narrow_prior_are_those_of_its_expansion(rng, sparse):
     # c -> 0, θ -> ¼: the bound is -n log 2 + ⅛ (yᵀQy - Σ_i k_ii) + O(k²) with Q the prior covariance that u can reach
     if sparse:
         kappa = k(X, Z) @ np.linalg.inv(k(Z, Z) + jitter / variance * np.eye(4))
-        Q_slope = 2.0 * kappa @ k(X, Z).T - kappa @ k(Z, Z) @ kappa.T
-        noise_slope = -9 / 8
+        Q_derivative = 2.0 * kappa @ k(X, Z).T - kappa @ k(Z, Z) @ kappa.T
+        noise_derivative = -9 / 8
     else:
-        Q_slope, noise_slope = k(X, X), 0.0
+        Q_derivative, noise_derivative = k(X, X), 0.0
     # O(k) is 1e-9, a condition below 1e4 leaves 1e-11; K⁻¹ - K⁻¹ΣK⁻¹ taken as a difference leaves 1e-4 and more
-    assert got.variance == pytest.approx((y @ Q_slope @ y - 9) / 8, rel=0, abs=1e-8)
-    assert got.noise == pytest.approx(noise_slope, rel=0, abs=1e-8)
+    assert got.variance == pytest.approx((y @ Q_derivative @ y - 9) / 8, rel=0, abs=1e-8)
+    assert got.noise == pytest.approx(noise_derivative, rel=0, abs=1e-8)
 
 
 BAD = [

@@ -73,7 +73,7 @@ def test_the_smallest_contact_point_is_that_of_zero():
 @settings(deadline=None, max_examples=300)
 def test_the_exponential_quadratic_bound_is_a_lower_bound(z, c):
     link = -np.logaddexp(0.0, -z)
-    # a few roundings of the terms: (z - c)/2, log σ(c), and z² - c² times a slope of at most 1/8 and 1/(4|c|)
+    # a few roundings of the terms: (z - c)/2, log σ(c), and z² - c² times a gradient of at most 1/8 and 1/(4|c|)
     slack = 4e-16 * (1.0 + abs(z) + abs(c) + (z**2 + c**2) * min(0.125, 0.25 / max(abs(c), 1.0)))
     assert gibbs_mackay_bound(z, c) <= link + slack
 

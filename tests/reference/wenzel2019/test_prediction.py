@@ -14,11 +14,11 @@ def test_latent_predictions_follow_from_the_joint_prior_of_test_and_inducing_val
     joint = np.block([[model.K_XX, model.K_XZ], [model.K_XZ.T, model.K_ZZ]])
     precision = np.linalg.inv(joint)
     conditional = np.linalg.inv(precision[: model.n, : model.n])  # cov(f*|u)
-    slope = -conditional @ precision[: model.n, model.n :]  # E[f*|u] = slope u
+    derivative = -conditional @ precision[: model.n, model.n :]  # E[f*|u] = derivative u
     got = predict_latent(model.mu, model.Sigma, model.K_XZ, np.diag(model.K_XX), model.K_ZZ)
     # condition of the joint covariance below 1e4
-    np.testing.assert_allclose(got.latent_mean, slope @ model.mu, rtol=0, atol=1e-10)
-    wanted = np.diag(conditional + slope @ model.Sigma @ slope.T)
+    np.testing.assert_allclose(got.latent_mean, derivative @ model.mu, rtol=0, atol=1e-10)
+    wanted = np.diag(conditional + derivative @ model.Sigma @ derivative.T)
     np.testing.assert_allclose(got.latent_var, wanted, rtol=0, atol=1e-10)
 
 

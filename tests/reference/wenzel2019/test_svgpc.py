@@ -67,8 +67,8 @@ def test_the_natural_gradient_is_the_gradient_in_expectation_parameters(model):
         for j in range(i + 1):
             D = np.zeros((s.m, s.m))
             D[i, j] = D[j, i] = h
-            slope = (value(s.mu, second + D) - value(s.mu, second - D)) / (2 * h)
-            by_second[i, j] = by_second[j, i] = slope if i == j else slope / 2
+            derivative = (value(s.mu, second + D) - value(s.mu, second - D)) / (2 * h)
+            by_second[i, j] = by_second[j, i] = derivative if i == j else derivative / 2
     # step² times third derivatives, rounding of 1e-12 over the step
     np.testing.assert_allclose(got.eta_1, by_first, rtol=0, atol=1e-6 * np.max(np.abs(by_first)))
     np.testing.assert_allclose(got.eta_2, by_second, rtol=0, atol=1e-6 * np.max(np.abs(by_second)))
@@ -82,14 +82,14 @@ def test_kernel_gradients_are_those_of_the_bound_converged_anew(rng, sparse):
     assert fit.converged
     got = svgpc_gradients(X, y, hyper, fit.inducing_mean, fit.inducing_cov, np.arange(9))
     h = 1e-4
-    for field, slope in got.items():
+    for field, derivative in got.items():
         base = np.asarray(getattr(hyper, field))
         for place in list(np.ndindex(base.shape))[:4]:
             move = np.zeros(base.shape)
             move[place] = h
             up, down = (fit_svgpc(X, y, *hyper._replace(**{field: base + s * move})).elbo for s in (1, -1))
             # step² times third derivatives of size 10
-            np.testing.assert_allclose(np.asarray(slope)[place], (up - down) / (2 * h), rtol=0, atol=1e-6)
+            np.testing.assert_allclose(np.asarray(derivative)[place], (up - down) / (2 * h), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -171,12 +171,12 @@ def test_learning_ends_where_the_bound_is_flat(rng):
     y[:3] *= -1.0  # labels that disagree keep the variance finite
     got = fit_svgpc(X, y, *PRIOR, X[:3], learn=("variance",))
     at = got.hyper
-    slopes = [fit_svgpc(X, y, *at._replace(variance=at.variance * np.exp(h))).elbo for h in (-1e-2, 0.0, 1e-2)]
+    derivatives = [fit_svgpc(X, y, *at._replace(variance=at.variance * np.exp(h))).elbo for h in (-1e-2, 0.0, 1e-2)]
     assert got.converged
-    assert slopes[1] > max(slopes[0], slopes[2])
+    assert derivatives[1] > max(derivatives[0], derivatives[2])
 
 
-def test_slopes_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
+def test_derivatives_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
     rng = np.random.default_rng(5)
     X, y_sign = rng.standard_normal((9, 2)), np.where(rng.uniform(size=9) < 0.5, -1.0, 1.0)
     hyper = Hyper(1.7, np.array([0.8, 1.3]), 0.3, 1e-2, rng.standard_normal((3, 2)))

@@ -133,14 +133,14 @@ def test_gradients_of_the_estimate_are_its_differences_at_fixed_moments(rng, spa
     got = batch_bound_gradients(X, y, hyper, mu, Sigma, batch)
     assert ("Z" in got) == sparse
     h = 6e-6
-    for field, slope in got.items():
+    for field, derivative in got.items():
         base = np.asarray(getattr(hyper, field))
         for place in np.ndindex(base.shape):
             move = np.zeros(base.shape)
             move[place] = h
             up, down = (value(*hyper._replace(**{field: base + sign * move})) for sign in (1, -1))
             # step² times third derivatives, and rounding of 1e-12 over the step
-            np.testing.assert_allclose(np.asarray(slope)[place], (up - down) / (2 * h), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(np.asarray(derivative)[place], (up - down) / (2 * h), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.verifies("wenzel2019", "u4.3-svi", route="fixed point of coordinate ascent")

@@ -39,12 +39,12 @@ def bound_at(s, mu=None, Sigma=None, c=None):
     return xgpc_bound(mu, Sigma, c, s.y, s.K_ZZ, s.kappa, s.cond_var)
 
 
-def slope_mu(s, mu, Sigma=None):
+def derivative_mu(s, mu, Sigma=None):
     """∇_μ L: the bound is quadratic in μ, so central differences with a step of ½ are exact."""
     return np.array([bound_at(s, mu + 0.5 * e, Sigma) - bound_at(s, mu - 0.5 * e, Sigma) for e in np.eye(s.m)])
 
 
-def slope_Sigma(s, Sigma, mu=None):
+def derivative_Sigma(s, Sigma, mu=None):
     """∇_Σ L with dL = tr(∇_Σ L dΣ): central differences, off-diagonal pairs moved together."""
     G = np.empty((s.m, s.m))
     for i in range(s.m):
@@ -56,7 +56,7 @@ def slope_Sigma(s, Sigma, mu=None):
     return G
 
 
-def natural_slope_by_fisher(s, mu, Sigma):
+def natural_gradient_by_fisher(s, mu, Sigma):
     """F(η)⁻¹ ∇_η L in the coordinates η₁ and the lower triangle of η₂, all by central differences."""
     rows, columns = np.tril_indices(s.m)
 
@@ -76,8 +76,10 @@ def natural_slope_by_fisher(s, mu, Sigma):
     eta = np.concatenate([precision @ mu, -0.5 * precision[rows, columns]])
     steps = STEP * np.eye(len(eta))
     fisher = np.array([(expected_statistics(eta + e) - expected_statistics(eta - e)) / (2 * STEP) for e in steps])
-    slope = np.array([(bound_at(s, *moments(eta + e)) - bound_at(s, *moments(eta - e))) / (2 * STEP) for e in steps])
-    natural = np.linalg.solve(fisher, slope)
+    derivative = np.array(
+        [(bound_at(s, *moments(eta + e)) - bound_at(s, *moments(eta - e))) / (2 * STEP) for e in steps]
+    )
+    natural = np.linalg.solve(fisher, derivative)
     second = np.zeros((s.m, s.m))
     second[rows, columns] = second[columns, rows] = natural[s.m :]
     return natural[: s.m], second
@@ -186,21 +188,21 @@ def test_the_nonzero_zero_is_a_maximum_and_zero_is_a_minimum(model):
 def test_the_gradient_in_the_covariance_is_the_central_difference(model):
     got = gradient_sigma(model.Sigma, model.theta, model.kappa, model.K_ZZ_inv)
     # rounding of the bound / step = 1e-14 / 1e-5, and step² times a third derivative below 1e2
-    assert_close_matrices(got, slope_Sigma(model, model.Sigma), 1e-7)
+    assert_close_matrices(got, derivative_Sigma(model, model.Sigma), 1e-7)
 
 
 @pytest.mark.verifies("wenzel2019", "16", route="exact differences of the quadratic bound")
 def test_the_gradient_in_the_mean_is_the_difference_of_the_bound(model):
     got = gradient_mu(model.mu, model.theta, model.kappa, model.y, model.K_ZZ_inv)
     # differences of a quadratic of size 1e3 at most: rounding 1e-13
-    assert_close_matrices(got, slope_mu(model, model.mu), 1e-10)
+    assert_close_matrices(got, derivative_mu(model, model.mu), 1e-10)
 
 
 @pytest.mark.verifies("wenzel2019", "17", route="inverse Fisher matrix times gradient, both by differences")
 def test_the_natural_gradient_follows_from_euclidean_gradients(make_model):
     s = make_model(4, 2)
-    got = natural_from_euclidean(slope_mu(s, s.mu), slope_Sigma(s, s.Sigma), s.mu)
-    wanted_1, wanted_2 = natural_slope_by_fisher(s, s.mu, s.Sigma)
+    got = natural_from_euclidean(derivative_mu(s, s.mu), derivative_Sigma(s, s.Sigma), s.mu)
+    wanted_1, wanted_2 = natural_gradient_by_fisher(s, s.mu, s.Sigma)
     # differences good to 1e-8, times the condition of the Fisher matrix, below 1e3
     assert_close_matrices(got.eta_1, wanted_1, 1e-5)
     assert_close_matrices(got.eta_2, wanted_2, 1e-5)
@@ -211,7 +213,7 @@ def test_the_full_natural_gradient_is_fisher_preconditioned(make_model):
     s = make_model(4, 2)
     precision = np.linalg.inv(s.Sigma)
     got = natural_gradient(precision @ s.mu, -0.5 * precision, s.theta, s.kappa, s.y, s.K_ZZ_inv)
-    wanted_1, wanted_2 = natural_slope_by_fisher(s, s.mu, s.Sigma)
+    wanted_1, wanted_2 = natural_gradient_by_fisher(s, s.mu, s.Sigma)
     # differences good to 1e-8, times the condition of the Fisher matrix, below 1e3
     assert_close_matrices(got.eta_1, wanted_1, 1e-5)
     assert_close_matrices(got.eta_2, wanted_2, 1e-5)
@@ -226,7 +228,7 @@ def test_mini_batch_gradients_are_unbiased(make_model):
         natural_gradient_minibatch(precision @ s.mu, -0.5 * precision, batch, s.y, s.theta, s.kappa, s.K_ZZ_inv)
         for batch in batches
     ]
-    wanted_1, wanted_2 = natural_slope_by_fisher(s, s.mu, s.Sigma)
+    wanted_1, wanted_2 = natural_gradient_by_fisher(s, s.mu, s.Sigma)
     # differences good to 1e-8, times the condition of the Fisher matrix, below 1e3
     assert_close_matrices(np.mean([part.eta_1 for part in parts], axis=0), wanted_1, 1e-5)
     assert_close_matrices(np.mean([part.eta_2 for part in parts], axis=0), wanted_2, 1e-5)
@@ -318,15 +320,15 @@ def test_the_covariance_stays_positive_definite_whatever_the_step(seed, rate, sc
 
 def numerical_maximum_in_mu(s, Sigma):
     """The μ that maximises the bound: one Newton step on exact differences of a quadratic."""
-    start = slope_mu(s, np.zeros(s.m), Sigma)
-    curvature = np.array([slope_mu(s, e, Sigma) - start for e in np.eye(s.m)])
+    start = derivative_mu(s, np.zeros(s.m), Sigma)
+    curvature = np.array([derivative_mu(s, e, Sigma) - start for e in np.eye(s.m)])
     return -np.linalg.solve(curvature, start)
 
 
 @pytest.mark.verifies("wenzel2019", "18", route="numerical gradient of the bound vanishes")
 def test_the_second_natural_parameter_is_where_the_gradient_in_the_covariance_vanishes(model):
     Sigma = np.linalg.inv(-2.0 * update_eta2(model.theta, model.kappa, model.K_ZZ_inv))
-    gradient = slope_Sigma(model, Sigma)
+    gradient = derivative_Sigma(model, Sigma)
     # differences of the bound leave 1e-8 where terms of size |K_ZZ⁻¹| cancel; changing η₂ by 1e-3 would leave 1e-3
     assert np.max(np.abs(gradient)) < 1e-6 * np.max(np.abs(model.K_ZZ_inv))
 

@@ -52,7 +52,7 @@ def test_without_sites_binary_labels_are_tossed():
 
 
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
-def test_expected_slopes_are_differences_of_expected_values(likelihood):
+def test_expected_derivatives_are_differences_of_expected_values(likelihood):
     problem = BINARY.replace(likelihood=likelihood)
     y, m, v = np.array([1.0, -1.0]), np.array([0.7, 1.9]), np.array([0.4, 6.0])
     _, by_mean, by_var = binary.expected(problem, y, m, v)
@@ -84,6 +84,6 @@ def test_the_mode_is_flat():
     K = full.prior_cov(FULL)
     result = full.mode(K, FULL.y, 3)
     pi = full.softmax(result.mean, axis=1)
-    slope = (np.eye(3)[FULL.y] - pi).ravel() - np.linalg.solve(K, result.mean.ravel())
+    derivative = (np.eye(3)[FULL.y] - pi).ravel() - np.linalg.solve(K, result.mean.ravel())
     # Newton ends at steps of 1e-13, curvatures are of order one
-    np.testing.assert_allclose(slope, 0.0, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(derivative, 0.0, rtol=0, atol=1e-11)

@@ -26,7 +26,7 @@ def value(at: Problem) -> float:
     return float(WEIGHTS @ per_latent)
 
 
-def slope_of_one_latent(at: Problem, name: str) -> np.ndarray:
+def derivative_of_one_latent(at: Problem, name: str) -> np.ndarray:
     assert at.Z is not None
     return {
         "variance": 2.0 * WEIGHTS * at.variance,
@@ -40,9 +40,9 @@ def slope_of_one_latent(at: Problem, name: str) -> np.ndarray:
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_differences_of_a_shared_vector_are_the_sum_over_its_latents(name, shared):
     at = problem(shared=shared)
-    slopes = slope_of_one_latent(at, name)
+    derivatives = derivative_of_one_latent(at, name)
     if shared:
-        slopes = np.broadcast_to(slopes.sum(axis=0), slopes.shape)
+        derivatives = np.broadcast_to(derivatives.sum(axis=0), derivatives.shape)
     # values of size 10 over steps of 1e-3: rounding stays under 1e-11
     result = parameter_differences(value, at, name, 1e-3)
-    np.testing.assert_allclose(result, slopes * gradient_unit(at, name), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(result, derivatives * gradient_unit(at, name), rtol=0, atol=1e-10)

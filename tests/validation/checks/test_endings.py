@@ -29,8 +29,8 @@ _PLANTED = (
     (
         "identity/rpapep/trust_region",
         "fast.sparse_classes.alpha_search",
-        "return -slope / (values + high)",
-        "return -slope / (values + 1.1 * high)",
+        "return -derivative / (values + high)",
+        "return -derivative / (values + 1.1 * high)",
     ),
 )
 

@@ -26,10 +26,10 @@ def test_moments_of_logarithms_are_known():
     assert own.log_moments(("log-normal", 0.8, 0.7)) == pytest.approx((np.log(0.7), 0.64), abs=1e-9)
 
 
-def test_a_slope_is_that_of_the_function():
+def test_a_derivative_is_that_of_the_function():
     at = np.array([[0.3, -1.2], [2.0, 0.1]])
     expected = np.cos(at) * np.exp(0.1 * at) + 0.1 * np.sin(at) * np.exp(0.1 * at)
-    result = own.slope(lambda x: float((np.sin(x) * np.exp(0.1 * x)).sum()), at)
+    result = own.derivative(lambda x: float((np.sin(x) * np.exp(0.1 * x)).sum()), at)
     np.testing.assert_allclose(result, expected, rtol=0.0, atol=1e-11)  # fourth order at a step of 2e-3
 
 

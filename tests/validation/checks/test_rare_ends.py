@@ -3,7 +3,7 @@
 import pytest
 
 _LEAPT, _MEMORY = "identity/vi-taylor/leapt", "invariance/vi-jj/without_memory"
-_WORDS, _SLOPES = "identity/x-gpc/words_before_checks", "identity/laplace/shared_slopes"
+_WORDS, _DERIVATIVES = "identity/x-gpc/words_before_checks", "identity/laplace/shared_gradients"
 _HESSIANS, _ROUNDS = "identity/rpapep/few_hessians", "exactness/gibbs-threshold/rounds_of_islands"
 _ISLANDS = "exactness/mh-softmax/islands_unbiased"
 _ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2017", ".villacampa2020", "")
@@ -19,7 +19,7 @@ _PLANTED = (
      "return Whitened(rows, self.cond_var[:stop])"),
     (_MEMORY, "fast.blockwise.taylor", "len(steps), height, np.nan", "len(steps) + 1, height, np.nan"),
     (_WORDS, "fast.estimators._base", "if isinstance(training, str)", "if isinstance(training, object)"),
-    (_SLOPES, "fast.estimators.multiclass", ".lengthscales[0]", ".lengthscales[0] / 3.0"),
+    (_DERIVATIVES, "fast.estimators.multiclass", ".lengthscales[0]", ".lengthscales[0] / 3.0"),
     (_SIZES, "fast.estimators._base", "_length(array: Any, axis: int = 0)", "_length(array: Any, axis: int = 1)"),
     (_SIZES, "fast.estimators._base", "n = min(n, batch)", "n = max(n, batch)"),
     (_SIGN, "fast.full_classes.quadrature_tilt", "kept = np.maximum(kept, 0.0)", "pass"),
@@ -38,7 +38,8 @@ _PLANTED = (
 
 
 @pytest.mark.parametrize(
-    "asked", [_KEYS, _ORTHANTS, _ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
+    "asked",
+    [_KEYS, _ORTHANTS, _ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _DERIVATIVES, _HESSIANS, _ROUNDS, _ISLANDS],
 )
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_ends", asked) == []
@@ -51,6 +52,6 @@ def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
         _ORDER: ("fast.methods.x_gpc_svi",),
         _SIZES: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
         _WORDS: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
-        _SLOPES: ("fast.estimators",),
+        _DERIVATIVES: ("fast.estimators",),
     }.get(asked, ())
     assert reds("rare_ends", asked, (module, old, new), again=again)

@@ -10,15 +10,15 @@ _PLANTED = (
     ("identity/ep/refused_places", _SEARCH, "self._worst = min(self", "self._worst = max(self"),
     ("identity/ep/refused_places", _SEARCH, "vector.copy()", "vector"),
     ("identity/ep/refused_places", _SEARCH, f"{_TOLD}, np.zeros", f"{_TOLD}, np.ones"),
-    ("identity/laplace/refused_places", _CLASSES, "Place(value, slope,", "Place(value, -slope,"),
+    ("identity/laplace/refused_places", _CLASSES, "Place(value, derivative,", "Place(value, -derivative,"),
     ("identity/laplace/refused_places", _CLASSES, "search.n_evaluations, search.n_refused", "search.n_refused, 8"),
     ("identity/laplace/refused_places", "reference.common._search", "where - start", "start - where"),
     ("identity/svi/refused_places", "fast.methods.svi", "1e-8, tolerance", "tolerance, 1e-8"),
     (
         "identity/svi/refused_places",
         _JOINT,
-        "Place(end.value + log_prior, slope)",
-        "Place(end.value + log_prior, -slope)",
+        "Place(end.value + log_prior, derivative)",
+        "Place(end.value + log_prior, -derivative)",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The judge's own slopes of laws, and the hill that searches climb."""
+"""The judge's own derivatives of laws, and the hill that searches climb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validation.checks import searches
 
 @pytest.mark.parametrize("sits_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_the_slope_of_a_law_is_that_of_scipys_density(sits_on, map_density):
+def test_the_derivative_of_a_law_is_that_of_scipys_density(sits_on, map_density):
     problem = searches.line("softmax full laws")
     value = float(problem.variance[0])
 
@@ -22,22 +22,22 @@ def test_the_slope_of_a_law_is_that_of_scipys_density(sits_on, map_density):
         return result + np.log(x) if map_density == "log" else result
 
     step = 1e-5
-    slope = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
+    derivative = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
     # errors of central differences: 1e-10 of a third derivative below 1, and rounding of 1e-16 over 1e-5
     np.testing.assert_allclose(
-        searches.law_slope(problem, "variance", sits_on, map_density), [slope], rtol=0, atol=1e-8
+        searches.law_derivative(problem, "variance", sits_on, map_density), [derivative], rtol=0, atol=1e-8
     )
 
 
-def test_a_parameter_without_a_law_has_no_slope():
-    assert not searches.law_slope(searches.line("softmax full laws"), "noise", "field", "value").any()
+def test_a_parameter_without_a_law_has_zero_gradient():
+    assert not searches.law_derivative(searches.line("softmax full laws"), "noise", "field", "value").any()
 
 
 def test_the_hill_has_its_top_where_it_says_and_counts_who_comes():
     hill = searches._Hill(np.array([1.0, 2.0]), constraint=1.5)
-    value, slope = hill(np.array([1.0, 2.0]))
+    value, derivative = hill(np.array([1.0, 2.0]))
     assert value == hill.height
-    assert not slope.any()
+    assert not derivative.any()
     with pytest.raises(searches._RefusedError):
         hill(np.array([1.6, 2.0]))
     assert (len(hill.seen), hill.refused, hill.values) == (2, 1, [hill.height])

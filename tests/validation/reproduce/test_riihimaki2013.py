@@ -254,7 +254,9 @@ def two_splits():
 
 
 @pytest.mark.verifies(
-    "riihimaki2013", "u5.5-benchmark", route="the reference at the mode, its slopes, priors of SciPy by differences"
+    "riihimaki2013",
+    "u5.5-benchmark",
+    route="the reference at the mode, its derivatives, priors of SciPy by differences",
 )
 @pytest.mark.parametrize("ard", [True, False])
 def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
@@ -276,22 +278,24 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
             assert result.right[place] == (p.argmax() == label)
             place += 1
         law = stats.t(4.0, scale=10.0)  # scale² = 100
-        slopes = [
+        derivatives = [
             variance * theirs.gradients["variance"].sum(),
             *(lengthscales * theirs.gradients["lengthscales"]).sum(0),
         ]
         for j, value in enumerate((variance, *lengthscales)):
             step = 1e-5 * value
-            slopes[j] += value * (law.logpdf(value + step) - law.logpdf(value - step)) / (2.0 * step)
-        total = np.array(slopes if ard else [slopes[0], sum(slopes[1:]) - _prior_slope(law, lengthscales[0])])
-        # the search ends at slopes below 1e-7 or where it makes no more progress, about 1e-5 for values of size 10;
-        # at the bounds of the search, a factor of 1e4 away, no slope need vanish
+            derivatives[j] += value * (law.logpdf(value + step) - law.logpdf(value - step)) / (2.0 * step)
+        total = np.array(
+            derivatives if ard else [derivatives[0], sum(derivatives[1:]) - _prior_derivative(law, lengthscales[0])]
+        )
+        # the search ends at gradients below 1e-7 or where it makes no more progress, about 1e-5 for values of size 10;
+        # at the bounds of the search, a factor of 1e4 away, zero gradient need vanish
         free = np.abs(np.log(np.array([variance / 4.0, *(lengthscales / np.sqrt(2.0))]))) < np.log(9e3)
         assert np.abs(total[free if ard else slice(None)]).max() < 2e-3
     assert place == result.log_density.size
 
 
-def _prior_slope(law, value):
+def _prior_derivative(law, value):
     """In log value; one prior for the one lengthscale, where the loop above counts it twice."""
     step = 1e-5 * value
     return value * (law.logpdf(value + step) - law.logpdf(value - step)) / (2.0 * step)

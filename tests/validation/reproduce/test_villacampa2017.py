@@ -114,8 +114,8 @@ def test_splits_have_the_papers_shares_and_every_row_is_on_one_side(name, train,
     np.testing.assert_allclose(gaps, gaps[0], **close)
     np.testing.assert_array_equal(np.concatenate([plan.y, plan.y_test])[order], data.y)
     second = both[order, 1]
-    slope, offset = np.polyfit(data.X[:, 1], second, 1)
-    np.testing.assert_allclose(second, slope * data.X[:, 1] + offset, **close)
+    derivative, offset = np.polyfit(data.X[:, 1], second, 1)
+    np.testing.assert_allclose(second, derivative * data.X[:, 1] + offset, **close)
 
 
 def test_repetitions_have_splits_of_their_own_and_one_seed_gives_one_split():
@@ -342,7 +342,7 @@ def test_flight_delays_are_scored_as_the_digits_beside_a_linear_model():
         np.testing.assert_allclose((course.error[k], course.nll[k]), scored(problem, theirs), rtol=1e-5, atol=0.0)
     end = minimize(penalised, np.zeros(27), args=(X, parts.y), method="BFGS", options={"gtol": 1e-4})
     eta = X_test @ end.x[:-3].reshape(-1, 3) + end.x[-3:]
-    # scikit-learn ends at a slope of 1e-4
+    # scikit-learn ends at a gradient of 1e-4
     np.testing.assert_allclose(
         result.linear.nll, log_loss(parts.y_test, softmax(eta, axis=1), labels=[0, 1, 2]), rtol=2e-4, atol=0.0
     )

@@ -44,12 +44,12 @@ class Program:
         on_diagonal = at["diagonal"](noise + jitter, noise, jitter)
         K, K_test = kernel(p.X, p.X) + on_diagonal * np.eye(p.n), kernel(p.X_test, p.X)
         y = at["labels"](p.y.astype(float))
-        slopes = at["link"](SLOPES)[p.likelihood]
+        derivatives = at["link"](DERIVATIVES)[p.likelihood]
         f = np.zeros(p.n)
         for _ in range(at["steps"](60)):
-            _, gradient, W = slopes(f, y)
+            _, gradient, W = derivatives(f, y)
             f = K @ np.linalg.solve(np.eye(p.n) + W[:, None] * K, W * f + gradient)
-        log_likelihood, gradient, W = slopes(f, y)
+        log_likelihood, gradient, W = derivatives(f, y)
         W = at["curvature"](W)
         B = np.eye(p.n) + np.sqrt(W)[:, None] * K * np.sqrt(W)
         inner = np.sqrt(W)[:, None] * np.linalg.solve(B, np.diag(np.sqrt(W)))
@@ -70,12 +70,12 @@ STEPS = ("variance", "scales", "distance", "diagonal", "labels", "link", "steps"
          "evidence", "mean", "own_var")  # fmt: skip
 
 
-def logit_slopes(f, y):
+def logit_derivatives(f, y):
     p = expit(f)
     return -np.logaddexp(0.0, (1.0 - 2.0 * y) * f).sum(), y - p, p * (1.0 - p)
 
 
-def probit_slopes(f, y):
+def probit_derivatives(f, y):
     s = 2.0 * y - 1.0
     ratio = np.exp(norm.logpdf(f) - log_ndtr(s * f))
     return log_ndtr(s * f).sum(), s * ratio, ratio * (ratio + s * f)
@@ -87,7 +87,7 @@ def logit_average(mean, var, count=400):
     return expit(mean[:, None] + np.sqrt(var)[:, None] * 10.0 * f) @ weights / weights.sum()
 
 
-SLOPES = {"logit": logit_slopes, "probit": probit_slopes}
+DERIVATIVES = {"logit": logit_derivatives, "probit": probit_derivatives}
 AVERAGE = {"logit": logit_average, "probit": lambda mean, var: ndtr(mean / np.sqrt(1.0 + var))}
 
 LOGIT, PROBIT, BOTH = ("logit",), ("probit",), ("logit", "probit")
@@ -107,7 +107,8 @@ SEEDS = {
     "jitter of 1e-4": ({"diagonal": lambda d, noise, jitter: d + 1e-4}, BOTH, ("jitter of its own",)),
     "labels": ({"labels": lambda y: 1.0 - y}, BOTH, ("labels flipped",)),
     "columns": ({"columns": lambda p: p[:, ::-1]}, BOTH, ("labels flipped",)),
-    "other link": ({"link": lambda known: {"logit": probit_slopes, "probit": logit_slopes}}, BOTH, ("another link",)),
+    "other link": ({"link": lambda known: {"logit": probit_derivatives, "probit": logit_derivatives}}, BOTH,
+                   ("another link",)),
     "f at test points": ({"test_var": lambda v, prior, noise: v - noise}, BOTH,
                          ("noise left out of variances", "noise as jitter")),
     "prior variance at test points": ({"test_var": lambda v, prior, noise: np.full_like(v, prior + noise)}, BOTH,

@@ -68,7 +68,7 @@ NESTED_EP = Row(
 )  # fmt: skip
 NESTED_IEP = NESTED_EP._replace(method="nested-iep", module=nested_iep, warm=nested_iep.warm)
 LAPLACE = Row(
-    "laplace", laplace, laplace.LaplaceOptions, lambda at: at.mode.slope, 100, ("pi",), ("tolerance",),
+    "laplace", laplace, laplace.LaplaceOptions, lambda at: at.mode.derivative, 100, ("pi",), ("tolerance",),
     predicting=_RULES[1:],
 )  # fmt: skip
 TKP = LAPLACE._replace(method="laplace-tkp")

@@ -222,16 +222,16 @@ def _of_energy(method: str, problem: Problem, fit: EnergyFit, alpha: float, grad
     """What follows from q at the end of an ascent."""
     K = prior_matrices(problem.X, fit.prior)
     finite = not fit.optimum.startswith("none")
-    slopes, local = None, {"log_tilted_norm": fit.log_norm}
+    derivatives, local = None, {"log_tilted_norm": fit.log_norm}
     if gradients and finite:
         at = Data(problem.X, problem.y, method, problem.epsilon, alpha, fit.form).at(fit.posterior, K)
-        slopes = energy_gradients(problem.X, fit.prior, at, fit.posterior)
+        derivatives = energy_gradients(problem.X, fit.prior, at, fit.posterior)
     if method in ("apep", "bb-alpha"):
         theta = natural_parameters(fit.posterior)
         local |= {"tied_precision": theta.precision - natural_prior(K.K_ZZ).precision, "tied_shift": theta.shift}
     return {
         "log_evidence": fit.value if finite else None,
-        "gradients": slopes,
+        "gradients": derivatives,
         "latents": latent_marginal(fit.posterior, K.upsilon, K.cond_var),
         "local": local,
         "settings": {"optimum": fit.optimum},
@@ -254,7 +254,7 @@ def _gaussian_factor(problem: Problem, prior: Prior, options: Any) -> tuple[Any,
     if options.learn or options.in_parts or options.n_steps is not None or options.optimizer == "adam":
         raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
     X, y, prior = checked_input(problem.X, problem.y, prior)
-    # a search that ends at slopes of 1e-6: contracted unless asked, like one over hyper-parameters
+    # a search that ends at derivatives of 1e-6: contracted unless asked, like one over hyper-parameters
     form = form_of(options.form, problem.n, inducing_covariances(prior), options.alpha, searched=True)
     fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, options.alpha, form), prior, options.max_iterations)
     own = _of_energy("apep", problem, fit, options.alpha, options.gradients)

@@ -31,7 +31,7 @@ from validation.implementations.witness import Adapter
 from validation.problem import Problem
 from validation.solution import Solution
 
-# of the bound where the ascent ended, in the order of `Slopes`; the natural gradient is that in eta_1 and eta_2
+# of the bound where the ascent ended, in the order of `Derivatives`; the natural gradient is that in eta_1 and eta_2
 DERIVATIVES = (
     "derivative_c",
     "second_derivative_c",
@@ -135,7 +135,7 @@ def _x_gpc(problem: Problem, options: Any) -> Solution:
         local, prior = {}, top.hyper
     else:
         fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, Hyper(*prior_of(problem))
-        local = dict(zip(DERIVATIVES, fit.slopes, strict=True))
+        local = dict(zip(DERIVATIVES, fit.derivatives, strict=True))
     gradients = None
     if options.gradients:
         gradients = wenzel2019.bound_gradients(fit, problem.X, problem.y_sign, *prior)._asdict()

@@ -146,18 +146,18 @@ def _one_lengthscale(method: str, start: Problem, sits_on: str, tolerance: float
     silent = start.replace(X_test=None, y_test=None)
 
     def objective(w: Array) -> tuple[float, Array]:
-        value, slope = 0.0, np.zeros(2)
+        value, derivative = 0.0, np.zeros(2)
         scales = np.exp(w)
         for j, name in enumerate(FIELDS):
             prior = log_hyperprior(name, scales[j : j + 1], laws[name], sits_on=sits_on)
-            value, slope[j] = value + float(prior.value.sum()), float(prior.slope.sum())
+            value, derivative[j] = value + float(prior.value.sum()), float(prior.derivative.sum())
         at = silent.replace(variance=scales[0], lengthscales=scales[1])
         answer = setting.answer(learner, at, gradients=True)
         if answer.log_evidence is None or answer.gradients is None:
             return _REFUSED, np.zeros(2)
-        slope[0] += scales[0] * _summed(answer.gradients["variance"], start.shared)
-        slope[1] += scales[1] * _summed(answer.gradients["lengthscales"], start.shared)
-        return -(answer.log_evidence + value), -slope
+        derivative[0] += scales[0] * _summed(answer.gradients["variance"], start.shared)
+        derivative[1] += scales[1] * _summed(answer.gradients["lengthscales"], start.shared)
+        return -(answer.log_evidence + value), -derivative
 
     first = np.log([start.variance[0], start.lengthscales[0, 0]])
     end = minimize(
