@@ -79,10 +79,10 @@ def _matern(order: float, distance: Array) -> Array:
 
 def _debye_polynomials() -> list[Polynomial]:
     """u_0 .. u_10 of Debye's expansion of K_ν(νz), functions of t = 1/√(1 + z²): DLMF 10.41.9."""
-    t, results = Polynomial([0.0, 1.0]), [Polynomial([1.0])]
+    squared, results = Polynomial([0.0, 0.0, 1.0]), [Polynomial([1.0])]
     for _ in range(_TERMS):
         last = results[-1]
-        results.append(0.5 * t**2 * (1.0 - t**2) * last.deriv() + (0.125 * (1.0 - 5.0 * t**2) * last).integ())
+        results.append(0.5 * squared * (1.0 - squared) * last.deriv() + (0.125 * (1.0 - 5.0 * squared) * last).integ())
     return results
 
 

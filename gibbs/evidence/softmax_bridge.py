@@ -22,6 +22,7 @@ from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
 
 Array = NDArray[np.float64]
+_BLOCK = 4096  # draws at a time
 
 
 class _Posterior(NamedTuple):
@@ -33,10 +34,10 @@ class _Posterior(NamedTuple):
         """log p(y | d) + log N(d; 0, S), (k, p) -> (k,)."""
         shaped = d.reshape(len(d), len(self.basis), self.y.size)
         out = np.empty(len(d))
-        for begin in range(0, len(d), 4096):
-            f = np.einsum("ac,kan->knc", self.basis, shaped[begin : begin + 4096])
+        for begin in range(0, len(d), _BLOCK):
+            f = np.einsum("ac,kan->knc", self.basis, shaped[begin : begin + _BLOCK])
             log_p = np.take_along_axis(log_softmax(f, axis=2), self.y[None, :, None], axis=2)
-            out[begin : begin + 4096] = log_p.sum(axis=(1, 2))
+            out[begin : begin + _BLOCK] = log_p.sum(axis=(1, 2))
         return out + _log_normal(d, self.chol)
 
 

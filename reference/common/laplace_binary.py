@@ -28,7 +28,7 @@ from reference.common.kernels import squared_exponential
 from reference.common.logistic import log_sigmoid
 from reference.common.logistic_expectation import expect_log_sigmoid
 from reference.common.options import Options, takes
-from reference.common.probit import mills_slope, probit_probability
+from reference.common.probit import mills_derivative, probit_probability
 
 Array = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def probit_derivatives(f: Array, y_sign: Array) -> Derivatives:
     y_sign : (n,)             labels, -1 or +1
     """
     z = y_sign * f
-    ratio, second = mills_slope(z)
+    ratio, second = mills_derivative(z)
     gap = np.divide(-second, ratio, out=np.array(z), where=ratio > 0.0)
     third = ratio * (gap * (ratio + gap) - 1.0)
     far = np.minimum(z, _FAR)
@@ -174,7 +174,7 @@ def laplace_mode(
     max_iterations : int      Newton steps after which it gives up and says so
     callback : callable       given a LaplaceState after every step
     """
-    f, a = np.zeros(len(K)), np.zeros(len(K))
+    f, a = np.zeros((2, len(K)))
     at = laplace_derivatives(f, y_sign, likelihood)
     trace = [float(np.sum(at.value))]
     while True:

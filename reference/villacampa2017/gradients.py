@@ -153,12 +153,10 @@ def laws_of(coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: A
     # fmt: off
     q, upsilon = posterior, projection_vectors(K_XZ, K_ZZ)                                         # below (8)
     cond_var = fitc_conditional(q.mean, k_xx, K_XZ, K_ZZ).var                                      # (4), (5)
-    cavities = {}
-    for i, y_i in enumerate(y):
-        for k in range(len(K_ZZ)):
-            if k == y_i:
-                continue
-            cavities[i, k] = factor_cavities(coefficients, q, upsilon, i, y_i, k)                  # (29) to (32)
+    cavities = {
+        (i, k): factor_cavities(coefficients, q, upsilon, i, y_i, k)                               # (29) to (32)
+        for i, y_i in enumerate(y) for k in range(len(K_ZZ)) if k != y_i
+    }
     # fmt: on
     return Laws(q, cavities, upsilon, cond_var)
 

@@ -1,0 +1,297 @@
+"""Rules inside solvers that decide little, each asked by numbers that leave it one right answer.
+
+What is reported beside an answer, which form a solver runs, when it gives up: answers of ordinary problems do not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+# -- kernels ------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/sep/far_products",
+    paper="villacampa2017",
+    question="Do distances from products keep their digits for inputs many lengthscales from the centre of Z?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.kernel.kernels import PreparedKernel
+
+    rng = np.random.default_rng(95)
+    lengthscales = rng.uniform(0.5, 2.0, 64)
+    for away in (10.0, 24.0, 60.0):
+        Z = rng.standard_normal((6, 64)) * 0.1
+        Z[::2] += away
+        Z[1::2] -= away
+        X = Z + 0.1 * rng.standard_normal((6, 64))
+        kernel = PreparedKernel(Z * lengthscales, 1.7, lengthscales)
+        K = kernel.cross_by_product(X * lengthscales)
+        with np.errstate(under="ignore"):
+            wanted = 1.7 * np.exp(-0.5 * np.square(X[:, None] - Z).sum(axis=2))
+        gap = float(np.abs(np.diag(K) / np.diag(wanted) - 1.0).max())
+        # within 16 lengthscales products may lose 4 eps 256 a column; beyond, differences lose a few roundings
+        limit = 4.0 * 2.2e-16 * 256.0 * 64.0 if away < 16.0 else 1e-13
+        yield Compared(gap, limit, f"neighbours {away:g} lengthscales out, 64 columns", "fast", "definition")
+
+
+# -- what rounding changes ----------------------------------------------------------------------------------------
+
+
+class _Prior(NamedTuple):
+    variance: Any
+    lengthscales: Any
+    noise: Any = 0.3
+
+
+@check(
+    "identity/vi-robust/doubts",
+    paper="villacampa2017",
+    question="Is an answer doubted by its largest change beside it, in units of its parameters?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _neighbours
+
+    prior = _Prior(np.array([2.0, 3.0]), np.array([[0.5, 4.0], [1.0, 2.0]]), np.array([0.5, 0.25]))
+    given = {
+        "variance": np.array([1.0, -2.0]), "noise": np.array([3.0, 4.0]), "lengthscales": np.ones((2, 2)),
+        "Z": np.ones((2, 5, 2)),
+    }  # fmt: skip
+    told = _neighbours.gradient_answers(given, prior, -300.0)
+    units = {
+        "variance": np.array([2.0, -6.0]), "noise": np.array([7.5, 13.0]), "lengthscales": prior.lengthscales,
+        "Z": np.repeat(prior.lengthscales[:, None, :], 5, axis=1),
+    }  # fmt: skip
+    wrong = [name for name, value in units.items() if not np.array_equal(told[f"gradient by {name}"].value, value)]
+    wrong += [name for name in units if told[f"gradient by {name}"][1:] != (3.0, 10.0)]
+    yield flaws(bool(wrong), f"derivatives times the units of their parameters {wrong}", "reference", "definition")
+
+    singular = [np.diag([1.0, 1e-9])]  # a condition of 1e9: 100 eps of it are claimed
+    for shares in ((0.5, 3.0), (3.0, 0.5), (0.5, 0.5), (0.0, 3.0)):
+        limit = _neighbours.left_open(singular, 1e-10)
+        changes = iter((0.0, *shares))
+
+        def answers(_: Any, changes: Any = changes, limit: float = limit) -> dict[str, Any]:
+            value = 4.0 * (1.0 + limit * next(changes))
+            return {"the answer": _neighbours.Answer(np.array([value, -1.0]), 0.0)}
+
+        doubt = _neighbours.rounding_doubt(answers, _Prior(1.0, np.ones(1)), singular)
+        # a first neighbour that changes next to nothing is enough
+        largest = 0.0 if shares[0] == 0.0 else max(shares)
+        right = f"change the answer by {limit * largest:.1e}" in doubt if largest > 1.0 else doubt == ""
+        yield flaws(
+            not right, f"changes of {shares} of what is left open: {doubt or 'no doubt'}", "reference", "sentences"
+        )
+
+
+# -- sweeps -------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gfitc/factors_of_moves",
+    paper="villacampa2017",
+    question="Are contractions read off moves that rounding leaves alone, and off no other?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _sweeps
+
+    rising = np.array([1.5**k * np.array([1.0, 2.0]) for k in range(4)])
+    yield Compared(
+        abs(_sweeps._slowest(rising)), 0.0, "moves that grow contain no contraction", "reference", "definition"
+    )
+
+    def factors(size: float) -> list[float]:
+        """What is remembered after two cycles of moves that fall by .9 and then, of this size, by .5."""
+        sweeps = _sweeps.Sweeps(1.0, 1e-300)
+        x, moves = np.array([1.0, 1.0]), np.array([1e-3, -1e-3])
+        remembered = []
+        for cycle, rate in enumerate((0.9, 0.5)):
+            if cycle:
+                moves = size * np.array([1.0, -1.0])
+            for _ in range(_sweeps._PLAIN + 1 if not cycle else _sweeps._CYCLE + 1):
+                x, moves = x + moves, rate * moves
+                sweeps.see((x.copy(),), float(np.abs(moves).max()), 0)
+            sweeps._saved = None
+            sweeps.propose((x.copy(),))
+            sweeps._saved = None
+            remembered.append(list(sweeps._rates))
+        return [float(each) for each in remembered[-1]]
+
+    kept, more = factors(1e-12), factors(1e-5)
+    yield flaws(
+        len(kept) != 1 or abs(kept[0] - 0.9) > 1e-6,
+        f"moves of rounding's size change nothing: {kept}",
+        "reference",
+        "rates",
+    )
+    yield flaws(
+        len(more) != 2 or abs(more[1] - 0.5) > 1e-6, f"larger ones tell their factor: {more}", "reference", "rates"
+    )
+
+
+# -- forms --------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/qiep/form_rule",
+    paper="riihimaki2013",
+    question="Is the printed form left where the norm of K costs more digits than answers have?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._forms import DIGITS
+    from reference.riihimaki2013 import fit
+
+    kind = cast("Any", SimpleNamespace(diagonal=lambda: ()))
+    options = cast("Any", SimpleNamespace(form=None))
+    n = 8
+    wrong = []
+    for largest in (0.99 * DIGITS, 1.01 * DIGITS):
+        K = np.eye(2 * n)
+        K[:n, 3] = K[3, :n] = -largest / n  # the largest column sum of magnitudes is that of column 3
+        form = fit._form(options, kind, K)
+        if form != ("printed" if largest <= DIGITS else "projected"):
+            wrong.append(f"{form} at {largest:g}")
+    yield flaws(bool(wrong), f"the largest absolute column sum decides {wrong}", "reference", "forms")
+
+
+@check(
+    "print/arpep/data_terms",
+    paper="villacampa2020",
+    question="Is what the data add to a printed objective their weight times the sum of their log expectations?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.villacampa2020 import energies
+    from reference.villacampa2020.hyper import prior_matrices
+    from reference.villacampa2020.posterior import Gaussians
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    K = prior_matrices(asked.X, Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z))
+    rng = np.random.default_rng(97)
+    q = Gaussians(0.3 * rng.standard_normal((3, 4)), np.array([0.5 * each + 0.02 * np.eye(4) for each in K.K_ZZ]))
+    rows = np.array([0, 2, 3, 6])
+    for method in ("arpep", "rpapep", "apep"):
+        told = energies.printed_energy(method, q, asked.y[rows], K.of(rows), asked.epsilon, 0.6, 8).data
+        gap = abs(told.value / (2.0 * float(np.sum(told.log_norm))) - 1.0)
+        yield Compared(gap, 1e-13, f"{method}: four of eight data count twice", "reference", "definition")
+
+
+# -- what is kept, and when one gives up --------------------------------------------------------------------------
+
+
+@check(
+    "invariance/gibbs-probit/room_and_patience",
+    paper="riihimaki2013",
+    question="Does a store take room as draws come, and are draws given up only beyond four standard errors?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains import store as stores
+    from gibbs.draws import truncated_normal as box
+
+    for n_draws in (40, 10**6):
+        store = stores.ThinnedStore({"x": np.zeros(3)}, n_draws, 2**30)
+        rows = store._rows["x"].shape[0]
+        yield flaws(
+            rows != min(n_draws, stores._FIRST), f"{n_draws} draws asked: room for {rows} at first", "gibbs", "rows"
+        )
+
+    # half of all blocks are accepted whole, half not at all: the acceptance is .5 to some error e, and n draws are
+    # hoped for if n <= .5 (1 + 4 e) (most - proposals) + those at hand + 4 sqrt(n)
+    class _Half:
+        def __init__(self, _tilting: Any) -> None:
+            self.count = 0
+
+        def add(self, log_weight: Array) -> Array:
+            self.count += log_weight.size
+            return log_weight
+
+        def probability(self) -> Any:
+            return box.Probability(-1.0, 0.1, -0.5, 0.5, self.count)
+
+    def proposed(_rng: Any, _tilting: Any, size: int) -> tuple[Array, Array]:
+        weight = np.zeros(size)
+        weight[::2] = -np.inf
+        return np.zeros((1, size)), weight
+
+    tilting = cast("Any", SimpleNamespace(mean=np.zeros(1), log_bound=0.0))
+    most = 100 * box._BLOCK
+    outcomes = []
+    with mock.patch.object(box, "_Weights", _Half), mock.patch.object(box, "propose", proposed):
+        for share in (1.03, 1.3, 1.6):  # of what half of all proposals bring: with .1 of error 1.4 is within four
+            n = int(share * 0.5 * most)
+            try:
+                box.draw_truncated(np.random.default_rng(98), tilting, n, max_proposals=most)
+                outcomes.append(0)
+            except ValueError as error:
+                outcomes.append(int(str(error).split("found ")[1].split(" ")[0]))
+    pilot = box._PILOT
+    yield flaws(outcomes[2] != pilot, f"1.6 times what is likely: given up at {outcomes[2]}", "gibbs", "proposals")
+    yield flaws(
+        any(not most >= seen > pilot for seen in outcomes[:2]),
+        f"1.03 and 1.3 times: tried further {outcomes[:2]}",
+        "gibbs",
+        "proposals",
+    )
+
+
+@check(
+    "invariance/ep/marks",
+    paper="villacampa2017",
+    question="Does the mark of a run know its density of the parameters, and is it the same for the same run?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyperprior import Hyperprior
+    from fast.core.values import Data, Prior
+    from fast.methods.ep import EPOptions
+    from fast.sparse_classes.inference import start
+
+    asked = tiny("threshold")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    densities = (
+        None,
+        Hyperprior({"variance": ("log-normal", 1.0, 2.0)}),
+        Hyperprior({"variance": ("log-normal", 1.0, 3.0)}),
+        Hyperprior({"variance": ("log-normal", 1.0, 3.0)}, map_density="log"),
+    )
+
+    def mark(density: Hyperprior | None) -> str:
+        made = EPOptions(learn=("variance",), n_steps=2, hyperprior=density, checkpoint="never-written.npz")
+        return start("ep", Data(asked.X, asked.y, asked.n_classes), prior, made).settings.mark
+
+    marks = [mark(density) for density in densities]
+    wrong = len(set(marks)) != len(marks) or marks != [mark(density) for density in densities] or "" in marks
+    yield flaws(wrong, "none, and three that differ in a scale or in the measure", "fast", "marks")
+
+
+@check(
+    "identity/laplace/search_limits",
+    paper="riihimaki2013",
+    question="Do searches end after the iterations that are asked for, 200 where nobody asks?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.riihimaki2013 import type2
+
+    limits = [type2._limit(cast("Any", SimpleNamespace(max_iterations=most))) for most in (None, 1, 7)]
+    yield flaws(limits != [200, 1, 7], f"none, one, seven: {limits}", "reference", "limits")
