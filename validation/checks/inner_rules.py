@@ -247,7 +247,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     pilot = box._PILOT
     yield flaws(outcomes[2] != pilot, f"1.6 times what is likely: given up at {outcomes[2]}", "gibbs", "proposals")
     yield flaws(
-        any(not most >= seen > pilot for seen in outcomes[:2]),
+        any(not most >= observed > pilot for observed in outcomes[:2]),
         f"1.03 and 1.3 times: tried further {outcomes[:2]}",
         "gibbs",
         "proposals",
@@ -295,3 +295,83 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     limits = [type2._limit(cast("Any", SimpleNamespace(max_iterations=most))) for most in (None, 1, 7)]
     yield flaws(limits != [200, 1, 7], f"none, one, seven: {limits}", "reference", "limits")
+
+
+@check(
+    "identity/label-regression/doubtful",
+    paper="villacampa2020",
+    question="Is a closed form that last digits change called unconverged, with that change as what is left?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.methods import label_regression
+
+    asked = tiny("threshold errors")
+    data, prior = (
+        Data(asked.X, asked.y, asked.n_classes),
+        Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z),
+    )
+    wrong = []
+    for learn in ((), ("variance",)):
+        made = label_regression.RegressionOptions(epsilon=asked.epsilon, learn=learn, n_steps=60 if learn else None)
+        sure = label_regression.fit(data, prior, made).trained
+        with mock.patch.object(label_regression, "uncertainty", return_value=3e-4):
+            told = label_regression.fit(data, prior, made).trained
+        left = sure.residual if learn else 3e-4
+        if not sure.converged or told.converged or told.residual != left or "3.0e-04" not in told.reason:
+            wrong.append((learn, told.residual, told.reason))
+    yield flaws(bool(wrong), f"held and learned parameters {wrong}", "fast", "runs")
+
+
+@check(
+    "invariance/gibbs-probit/averages",
+    paper="riihimaki2013",
+    question="Is the error of a covariance that of at least 32 batch means, whatever the number of chains?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import pairwise
+
+    rng = np.random.default_rng(99)
+    for r, s, batches in ((1, 67, 32), (3, 40, 11), (4, 5, 5), (40, 6, 1)):
+        means, own = rng.standard_normal((r, s, 2, 3)), np.array([np.eye(3), 2.0 * np.eye(3)])
+        told = pairwise._average(means, own)
+        flat = means.reshape(r * s, 2, 3)
+        grand = flat.mean(axis=0)
+        off = means - grand
+        cov = own + np.einsum("rsak,rsal->akl", off, off) / (r * s)
+        length = s // batches
+        outer = np.array([
+            np.einsum("sak,sal->akl", part, part) / length
+            for chain in off for part in np.split(chain[s - batches * length :], batches)
+        ])  # fmt: skip
+        error = outer.std(axis=0, ddof=1) / np.sqrt(len(outer))
+        gap = max(float(np.abs(told.cov - cov).max()), float(np.abs(told.cov_se - error).max()))
+        yield Compared(gap, 1e-12, f"{r} chains of {s}: {r * batches} batches", "gibbs", "definition")
+
+
+@check(
+    "identity/ep/most_gain",
+    paper="villacampa2017",
+    question="Is what lengthscales of each input may add the gain of a quadratic with the prior's own curvature?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyperprior import Hyperprior
+    from fast.estimators._hyper import HyperLearning
+
+    lengths = np.array([[0.5, 2.0, 1.3], [1.0, 0.7, 3.0]])
+    by_length = np.array([[0.3, -1.0, 2.0], [0.1, 0.4, -0.7], [5.0, 5.0, 5.0]])  # the third belongs to no function
+    common, each, centre = 1.5, 0.4, np.array([1.0, 1.2, 0.9])
+    density = Hyperprior({"lengthscales": ("tied-log-normal", (common, each), tuple(centre))}, map_density="log")
+    stub = SimpleNamespace(
+        _density=density, _values=lambda _: lambda _name: lengths, _functions=lambda: 2,
+        _lengthscale_gradient=lambda _: by_length,
+    )  # fmt: skip
+    told = HyperLearning._most_gain(cast("Any", stub), cast("Any", SimpleNamespace(posterior=None)))
+    C = each**2 * np.eye(3) + common**2
+    in_logs = by_length[:2] * lengths - np.log(lengths / centre) @ np.linalg.inv(C)
+    across = in_logs - in_logs.mean(axis=1, keepdims=True)
+    wanted = 0.5 * each**2 * float(np.sum(across**2))  # across the common factor the prior's curvature is 1 / each^2
+    yield Compared(abs(told / wanted - 1.0), 1e-12, f"{wanted:.3f} nat for two functions", "fast", "definition")
