@@ -113,7 +113,7 @@ class Watch:
         assert self._tolerance is not None
         last = self._changes[-1]
         wanted = last.iteration * (1.0 - _LATEST)
-        first = next((seen for seen in self._changes if seen.iteration >= wanted), last)
+        first = next((observed for observed in self._changes if observed.iteration >= wanted), last)
         if last.iteration - first.iteration < _FEWEST:
             return None
         each = (last.seconds - first.seconds) / (last.iteration - first.iteration)

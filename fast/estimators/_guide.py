@@ -60,9 +60,9 @@ def probit_parameters_by_ep(
     """
     usual = LINKS["threshold"]
     begin = start._replace(variance=usual * start.variance, noise=usual)
-    found = parameters_by_ep(asking, X, codes, begin, rng, shared=True)
-    variance = np.asarray(found.variance)[0] / np.asarray(found.noise)[0]
-    return start._replace(variance=float(variance), lengthscales=found.lengthscales[0])
+    result = parameters_by_ep(asking, X, codes, begin, rng, shared=True)
+    variance = np.asarray(result.variance)[0] / np.asarray(result.noise)[0]
+    return start._replace(variance=float(variance), lengthscales=result.lengthscales[0])
 
 
 def sample(codes: IntArray, size: int, rng: np.random.RandomState) -> IntArray:

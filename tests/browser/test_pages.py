@@ -57,8 +57,8 @@ def test_the_gallery_shows_a_dozen_pictures(page, docs):
 def test_the_picture_of_the_start_page_is_whole_also_on_a_phone(page, docs):
     page.goto(f"{docs}/index.html")
     width = page.evaluate("window.innerWidth")
-    for half in ("left", "right"):
-        box = page.locator(f"svg.triangle g.{half}").bounding_box()
+    for side in ("left", "right"):
+        box = page.locator(f"svg.triangle g.{side}").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
         below = page.locator(".doors").bounding_box()
@@ -70,15 +70,15 @@ def test_the_picture_of_the_start_page_is_whole_also_on_a_phone(page, docs):
 
 def test_the_atlas_of_all_papers_is_searched_in_one_place(page, docs):
     page.goto(f"{docs}/atlas/index.html")
-    found = page.locator(".found li:visible")
-    expect(found).to_have_count(0)  # folded until something is looked for
+    result = page.locator(".found li:visible")
+    expect(result).to_have_count(0)  # folded until something is looked for
     page.locator(".atlas-tools input").fill("villacampa2020 power cavity")
-    assert 0 < found.count() < 30  # of five hundred
+    assert 0 < result.count() < 30  # of five hundred
     page.locator(".atlas-tools select").select_option("corrected")
     page.locator(".atlas-tools input").fill("villacampa2020 (a.20)")
-    expect(found).to_have_count(1)
+    expect(result).to_have_count(1)
     assert wider_than_the_screen(page) <= 0
-    found.first.locator("a").click()
+    result.first.locator("a").click()
     expect(page).to_have_url(re.compile(r"atlas/villacampa2020\.html#A\.20$"))
 
 

@@ -251,9 +251,9 @@ def test_every_ascent_of_a_search_by_vi_robust_ends(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(vi_fit, "_ascend", lambda *given: ended.append(healthy(*given)) or ended[-1])
     # mixed with steps of other places the third ascent took more than 10 000, others some 20
     p = problems.get("toy-2-sparse-errors")
-    found = solve("reference", "vi-robust", p, learn=LEARNED, optimizer="lbfgs", n_steps=3, max_iterations=100)
+    result = solve("reference", "vi-robust", p, learn=LEARNED, optimizer="lbfgs", n_steps=3, max_iterations=100)
     assert len(ended) > 6
     assert all(each.converged for each in ended)
-    there = solve("fast", "vi-robust", found.problem)
+    there = solve("fast", "vi-robust", result.problem)
     assert there.converged
-    assert found.log_evidence == pytest.approx(there.log_evidence, rel=1e-9)
+    assert result.log_evidence == pytest.approx(there.log_evidence, rel=1e-9)

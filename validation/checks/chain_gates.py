@@ -152,7 +152,7 @@ def _register(entry: Judged) -> None:
     )
     def _(context: Context, problem: Problem | None) -> Iterable[Outcome]:
         rows = list(_verdicts(entry))
-        wrong = [f"{what}: {found} for {wanted}" for what, wanted, found in rows if wanted != found]
+        wrong = [f"{what}: {result} for {wanted}" for what, wanted, result in rows if wanted != result]
         yield flaws(len(wrong), "; ".join(wrong) or f"{len(rows)} verdicts: settled, and a truth", "gibbs", "verdicts")
 
 

@@ -72,11 +72,11 @@ def _step(
 
 def _degree(name: str, counts: Sequence[float], wanted: int, relative: float = _TIGHT) -> Compared:
     try:
-        found: int | None = order(counts, relative)
+        result: int | None = order(counts, relative)
     except ValueError:  # of no order that these sizes tell
-        found = None
+        result = None
     listed = ", ".join(f"{count:.5g}" for count in counts)
-    return flaws(found != wanted, f"{name}: order {found}, said {wanted}; counts {listed}", "paper", "other orders")
+    return flaws(result != wanted, f"{name}: order {result}, said {wanted}; counts {listed}", "paper", "other orders")
 
 
 def _by_data(

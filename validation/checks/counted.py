@@ -196,7 +196,7 @@ def counted(context: Context, way: Way) -> Iterable[Outcome]:
         yield flaws(solved.n_improper != total or not total, f"{name}, {label}: {total} in {len(counter.counts)} calls",
                     way.witness, "sums")  # fmt: skip
         if way.told:
-            wrong = sum(said != so_far for said, so_far in told)
+            wrong = sum(message != so_far for message, so_far in told)
             yield flaws(wrong if told else 1, f"{name}, {label}: told {len(told)} times, the sum so far", way.witness,
                         "sums")  # fmt: skip
         yield flaws(solved.converged, f"{name}, {label}: no end while cavities are improper", way.witness, "ends")

@@ -225,8 +225,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     steep._set(type(steep.q).prior(*steep.q.shift.shape))
     low, size = steep.here.value, steep.here.change.residual
     with mock.patch.object(alpha_runs, "_RUNG", 8):  # steps on each energy: enough to see that they lead the way
-        found = [steep._come_by_way(), steep._come_by_way()]
-    yield flaws(found != [True, False], f"by energies ten and a hundred times as steep, once a start: {found}", "fast",
+        result = [steep._come_by_way(), steep._come_by_way()]
+    yield flaws(result != [True, False], f"by energies ten and a hundred times as steep, one a start: {result}", "fast",
                 "answers")  # fmt: skip
     gain, left = steep.here.value - low, steep.here.change.residual
     wrong = not gain > 0.1 or not left < 0.1 * size
@@ -317,8 +317,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ({"takes": ("mixed",), "steps": 40}, (["mixed"], 0.5, False, 0.5)),
         ({"takes": ("mixed",), "steps": 39, "residual": 9e-6}, (["mixed"], 0.5, False, 9e-6)),
     ]  # fmt: skip
-    wrong = [f"{state}: {found}" for state, wanted in rows if (found := tried(**state)) != wanted]
+    wrong = [f"{state}: {result}" for state, wanted in rows if (result := tried(**state)) != wanted]
     with ending(None, worth=1.0):
-        if (found := tried(takes=("mixed",), steps=39)) != (["mixed"], 0.5, False, 0.5):
-            wrong.append(f"for predictions alone: {found}")
+        if (result := tried(takes=("mixed",), steps=39)) != (["mixed"], 0.5, False, 0.5):
+            wrong.append(f"for predictions alone: {result}")
     yield flaws(len(wrong), "; ".join(wrong) or f"{len(rows) + 1} states of a run", "fast", "orders")

@@ -72,10 +72,10 @@ def request(
         raise ValueError(f"by_ep: found {by_ep}, expected parameters where EP is asked for them, and only there")
     learn = () if held else _learned(entry, settings, X)
     noise = 1e-3 if settings["noise"] == 0.0 and "noise" in learn else settings["noise"]
-    found: tuple[Any, Any, Any] | None = by_ep
+    result: tuple[Any, Any, Any] | None = by_ep
     if by_ep is not None and entry.family == "full":
-        found = by_ep[0][0] / by_ep[2][0], by_ep[1][0], noise
-    start = (*(found or (settings["variance"], lengthscales, noise)), settings["jitter"])
+        result = by_ep[0][0] / by_ep[2][0], by_ep[1][0], noise
+    start = (*(result or (settings["variance"], lengthscales, noise)), settings["jitter"])
     module, function, options = _REQUESTS[entry.family](entry, settings, learn, X.shape[0])
     if "learn" in options:
         hyperprior = asked_hyperprior(entry, settings["prior"], lengthscales, X)

@@ -406,10 +406,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for method, objective in (
         ("vi-robust", lambda q: bound.at(q, own)), ("apep", energy("apep")), ("bb-alpha", energy("bb-alpha")),
     ):  # fmt: skip
-        (whole, _), (part, seen) = stepped(objective, 0, 1), stepped(objective, _TIMES, 1)
+        (whole, _), (part, observed) = stepped(objective, 0, 1), stepped(objective, _TIMES, 1)
         yield _eighth(f"{method}, natural parameters of q", "reference", _naturals(part), _between(start, whole))
         stuck, none = stepped(objective, 10**6, 9)
-        yield flaws(len(seen) != 1 or bool(none) or stuck is not start, f"{method}: no length leads up: no step",
+        yield flaws(len(observed) != 1 or bool(none) or stuck is not start, f"{method}: no length leads up: no step",
                      "reference", "ends")  # fmt: skip
 
 

@@ -500,9 +500,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for kind in (PreparedKernel, _StepKernel):
         kernel = kind(Z, 1.7, lengthscales)
         # asked twice, and of other inputs between: what was kept of one serves no other
-        found = [kernel.cross(X), kernel.cross_by_product(X), kernel.cross(X[::-1]), kernel.cross_by_product(X[::-1]),
+        outcome = [kernel.cross(X), kernel.cross_by_product(X), kernel.cross(X[::-1]), kernel.cross_by_product(X[::-1]),
                  kernel.cross(X)]  # fmt: skip
-        gap = _apart(found, (wanted, wanted, wanted[::-1], wanted[::-1], wanted))
+        gap = _apart(outcome, (wanted, wanted, wanted[::-1], wanted[::-1], wanted))
         yield Compared(gap, 1e-12, f"{kind.__name__}: six inputs and four inducing points", "fast", "definition")
 
     asked = tiny("threshold")

@@ -168,11 +168,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("LaplaceClassifier", {}, X, (37, None)),
     )
     for name, options, rows, wanted in cases:
-        found = getattr(of_fast, name)(**options)._sizes(rows)
-        yield flaws(found != wanted, f"{name} {sorted(options)}: {found}", "fast", "sizes")
+        result = getattr(of_fast, name)(**options)._sizes(rows)
+        yield flaws(result != wanted, f"{name} {sorted(options)}: {result}", "fast", "sizes")
     many = _base._MOST_IN_ONE + 1
-    found = of_fast.XGPClassifier(training="auto", batch_size=10, n_inducing=7)._sizes(np.zeros((many, 1)))
-    yield flaws(found != (10, 7), f"{many} rows, more than are trained on at once: {found}", "fast", "sizes")
+    result = of_fast.XGPClassifier(training="auto", batch_size=10, n_inducing=7)._sizes(np.zeros((many, 1)))
+    yield flaws(result != (10, 7), f"{many} rows, more than are trained on at once: {result}", "fast", "sizes")
 
 
 @check(
@@ -196,11 +196,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         inverse = np.linalg.inv(root[0])
         precision = np.diag(inverse.T @ (np.linalg.inv(white) - np.eye(2)) @ inverse)
         wanted = np.maximum(precision, 0.0)
-        found = sites[0][0]
-        wrong = bool(sites[2][0]) is not good or (good and bool((np.diag(found) < 0.0).any()))
+        result = sites[0][0]
+        wrong = bool(sites[2][0]) is not good or (good and bool((np.diag(result) < 0.0).any()))
         yield flaws(wrong, f"a site that adds {below:g}: good {bool(sites[2][0])}", "fast", "sites")
         if good:
-            gap = float(np.abs(found - np.diag(wanted)).max())
+            gap = float(np.abs(result - np.diag(wanted)).max())
             yield Compared(
                 gap, 1e-12, f"a site that adds {below:g}: inverses of 2 x 2", "fast", "definition", "difference"
             )
@@ -226,12 +226,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         )
 
     estimator = of_fast.LaplaceClassifier()
-    found = np.asarray(estimator._lengthscale_gradient(fit(estimator, lengthscales)))
+    result = np.asarray(estimator._lengthscale_gradient(fit(estimator, lengthscales)))
     step, wanted = 1e-4, np.empty(2)
     for j in range(2):
         up, down = (fit(estimator, lengthscales + sign * step * np.eye(2)[j]).log_evidence for sign in (1.0, -1.0))
         wanted[j] = (up - down) / (2.0 * step)
-    gap = float(np.abs(found - wanted).max() / np.abs(wanted).max()) if found.shape == (2,) else np.inf
+    gap = float(np.abs(result - wanted).max() / np.abs(wanted).max()) if result.shape == (2,) else np.inf
     yield Compared(gap, 1e-4, "differences over 1e-4", "fast", "finite differences")
 
 
@@ -368,8 +368,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         before = (size * np.array([1.0, -0.5]), size * np.array([[2.0, 0.1], [0.1, 0.7]]))
         after = (before[0] * 0.6, before[1] * 1.5)
         wanted = max(0.4 * size / max(1.0, 0.6 * size), size / max(1.0, 3.0 * size))
-        found = stopping.parameter_change(before, after)  # type: ignore[arg-type]
-        yield Compared(abs(found / wanted - 1.0), 1e-12, f"entries of {size:g}: over those after, one at least", "fast",
+        result = stopping.parameter_change(before, after)  # type: ignore[arg-type]
+        yield Compared(abs(result / wanted - 1.0), 1e-12, f"entries of {size:g}: over those after, or one", "fast",
                        "definition")  # fmt: skip
 
     asked, _, prior = _logit()
@@ -395,15 +395,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     with mock.patch.object(stochastic, "parameter_change", noted):
         end = x_gpc_svi.fit(data, prior, steps)
     cases.append(("x-gpc-svi", list(pairs), end.inducing_mean, 4, 2))
-    for name, seen, last, count, stride in cases:
-        wrong = len(seen) != count
+    for name, observed, last, count, stride in cases:
+        wrong = len(observed) != count
         # the second of two that are due together begins where the first has ended
-        follows = seen[1::stride] if stride > 1 else seen[1:]
-        begun = seen[::stride] if stride > 1 else seen[:-1]
+        follows = observed[1::stride] if stride > 1 else observed[1:]
+        begun = observed[::stride] if stride > 1 else observed[:-1]
         wrong |= any(not np.array_equal(a[1][0], b[0][0]) for a, b in zip(begun, follows, strict=False))
         if name == "epgpc":
-            wrong |= not np.allclose(seen[-1][1][0], last, rtol=1e-9, atol=1e-12)
-        yield flaws(wrong, f"{name}: {len(seen)} changes, each from where the last has ended", "fast", "runs")
+            wrong |= not np.allclose(observed[-1][1][0], last, rtol=1e-9, atol=1e-12)
+        yield flaws(wrong, f"{name}: {len(observed)} changes, each from where the last has ended", "fast", "runs")
     yield flaws(due != [5, 6, 11, 12], f"every six steps the last two: {due}", "fast", "steps")
 
 
@@ -425,10 +425,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         mean, load, own = rng.uniform(-0.5, 1.0, D), rng.uniform(-1.5, 1.5, D), rng.uniform(0.3, 1.0, D)
         cov = np.outer(load, load) + np.diag(own)
         wanted = np.log(weight @ ndtr((mean[:, None] + load[:, None] * z) / np.sqrt(own)[:, None]).prod(axis=0))
-        found = sobol_rule.log_orthant(Differences(mean[None], cov[None]))[0]
+        result = sobol_rule.log_orthant(Differences(mean[None], cov[None]))[0]
         # 1024 points of a Sobol sequence: errors below 1e-4 were found, a lost correlation shows at 1e-1
         yield Compared(
-            abs(found - wanted), 1e-3, f"{D + 1} classes: log of an orthant", "fast", "quadrature", "difference"
+            abs(result - wanted), 1e-3, f"{D + 1} classes: log of an orthant", "fast", "quadrature", "difference"
         )
         nodes = np.linspace(-7.0, 7.0, 29)
         weights = np.exp(-0.5 * nodes**2) * (nodes[1] - nodes[0])
@@ -438,8 +438,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         values = mean[:, None] + lower @ grids
         scores = np.exp(np.vstack([values, np.zeros(rule.size)]))
         expected = (scores / scores.sum(axis=0)) @ rule / (2.0 * np.pi) ** (0.5 * D)
-        found = sobol_rule.softmax_of_differences(mean[None], lower[None])[0]
-        gap = float(np.abs(found - expected).max())
+        result = sobol_rule.softmax_of_differences(mean[None], lower[None])[0]
+        gap = float(np.abs(result - expected).max())
         yield Compared(gap, 1e-3, f"{D + 1} classes: softmax expectations", "fast", "quadrature", "difference")
 
 
@@ -458,8 +458,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.solve.minibatch import permuted
 
     keys: NDArray[np.int64] = np.arange(1, 7) * 1000003 % 2**32
-    found = tuple(permuted(index, 37, keys) for index in range(37))
-    yield flaws(found != _ORDER, f"37 rows, as recorded: {found[:4]} ...", "fast", "orders")
+    result = tuple(permuted(index, 37, keys) for index in range(37))
+    yield flaws(result != _ORDER, f"37 rows, as recorded: {result[:4]} ...", "fast", "orders")
     rng = np.random.default_rng(93)
     wrong = []
     for count in (1, 2, 3, 16, 17, 100):

@@ -92,9 +92,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 sites = Coefficients(precision, np.full((asked.n, 3), 0.05))
                 posterior = pep.posterior(Coefficients(np.full((asked.n, 3), 0.1), sites[1]), K)
                 values[bad, form] = pep.value(sites, posterior, K)
-        found = [values[key].log_evidence is None for key in sorted(values)]
+        result = [values[key].log_evidence is None for key in sorted(values)]
         yield flaws(
-            found != [False, False, True, True], f"alpha {alpha:g}: without a value {found}", "reference", "answers"
+            result != [False, False, True, True], f"alpha {alpha:g}: without a value {result}", "reference", "answers"
         )
         rest = np.arange(asked.n) != 3
         parts = [np.asarray(values[key].log_norm)[rest] for key in sorted(values)]
@@ -222,10 +222,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         (three, three, 3, ""),
         (run(4, refused=(4,), whole=(1,)), one, 3, "diverged at step 4: energy: found none"),
     )
-    for found, where, steps, reason in cases:
-        wrong = found.reason != reason or found.iterations != steps or found.converged
-        yield flaws(wrong, f"{reason or 'no refusal'}: {found.reason}, {found.iterations} steps", "reference", "runs")
-        yield Compared(apart(found, where), 0.0, f"{reason or 'no refusal'}: where it stands", "reference", "reference",
+    for result, where, steps, reason in cases:
+        wrong = result.reason != reason or result.iterations != steps or result.converged
+        yield flaws(wrong, f"{reason or 'no refusal'}: {result.reason}, {result.iterations} steps", "reference", "runs")
+        yield Compared(apart(result, where), 0.0, f"{reason or 'taken'}: where it stands", "reference", "reference",
                        "difference")  # fmt: skip
     try:
         run(1, whole=(1, 2, 3))
@@ -325,7 +325,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         hazard = np.exp(-0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(at))
         return float(rate[row] @ hazard) - t
 
-    found = _largest._modes(start, rate)
+    result = _largest._modes(start, rate)
     worst = 0.0
     for row in range(len(start)):
         high = 1.0
@@ -333,6 +333,6 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             high *= 2.0
         zero = zero_of(partial(derivative, row), 0.0, high)
         width = 1.0 / np.sqrt(-(derivative(row, zero + 1e-6) - derivative(row, zero - 1e-6)) / 2e-6)
-        worst = max(worst, abs(found[row] - zero) / width)
+        worst = max(worst, abs(result[row] - zero) / width)
     why = "twelve rows at once: a tenth of the width of each is asked for"
     yield Compared(worst, 0.3, why, "reference", "definition", "widths")

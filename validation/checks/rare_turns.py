@@ -94,11 +94,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         wanted, halvings = _newton(likelihood, y, X, variance, np.zeros(X.shape[1]))
         yield flaws(not halvings, f"{likelihood}: {halvings} halvings in {len(wanted) - 1} steps", "judge", "itself")
         given: Any = Given(K, y)
-        found = {
+        result = {
             "fast": mode.find_mode(given, LINKS[likelihood], tolerance=1e-6, max_iterations=60).trace,
             "reference": laplace_binary.laplace_mode(K, y, likelihood, 1e-6, 60).trace,
         }
-        for who, trace in found.items():
+        for who, trace in result.items():
             gap = float(np.abs(trace - wanted).max()) if len(trace) == len(wanted) else np.inf
             why = f"{likelihood}: log joints of {len(wanted) - 1} steps, Newton's method in {X.shape[1]} coordinates"
             # K is 1e4 to 1e6 times what the data fix, and of two or three dimensions: solves lose as many digits
@@ -242,11 +242,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             try:
                 posterior, end = x_gpc.fit_learning(data, prior, options)
                 learned: Any = end
-                found: Any = learned.k if abs(posterior.elbo - values[learned.k]) < 1e-9 else "another"
+                result: Any = learned.k if abs(posterior.elbo - values[learned.k]) < 1e-9 else "another"
             except NotPositiveDefiniteError:
-                found = None
-        wrong = found != (None if refused == 0 else wanted) or count[0] != (1 if refused == 0 else 4)
-        yield flaws(wrong, f"search {refused} of four is refused: the best is {found}", "fast", "searches")
+                result = None
+        wrong = result != (None if refused == 0 else wanted) or count[0] != (1 if refused == 0 else 4)
+        yield flaws(wrong, f"search {refused} of four is refused: the best is {result}", "fast", "searches")
 
 
 @check(
@@ -321,16 +321,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     root = np.linalg.cholesky(K)
     for chains, length in ((3, 129), (2, 130), (40, 131)):
         white = np.array([0.3, -0.4]) + 0.8 * rng.standard_normal((chains, length, 2))
-        found = log_evidence_full(np.random.default_rng(7), K, y, white @ root.T)
-        draws, half, values, errors, overlaps = np.random.default_rng(7), length // 2, [], [], []
+        result = log_evidence_full(np.random.default_rng(7), K, y, white @ root.T)
+        draws, scaled, values, errors, overlaps = np.random.default_rng(7), length // 2, [], [], []
         # the draw in the middle belongs to no half
         for fitted, other in (
-            (white[:, :half], white[:, length - half :]),
-            (white[:, length - half :], white[:, :half]),
+            (white[:, :scaled], white[:, length - scaled :]),
+            (white[:, length - scaled :], white[:, :scaled]),
         ):
             fit = fitted.reshape(-1, 2)
             mean, cov = fit.mean(axis=0), np.cov(fit.T)
-            theirs = mean + draws.standard_normal((chains * half, 2)) @ np.linalg.cholesky(cov).T
+            theirs = mean + draws.standard_normal((chains * scaled, 2)) @ np.linalg.cholesky(cov).T
 
             def log_ratio(at: Array, mean: Array = mean, cov: Array = cov) -> Array:
                 apart, f = at - mean, at @ root.T
@@ -347,9 +347,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             log_z = zero_of(balance, -20.0, 5.0)
             sides = 1.0 / (1.0 + np.exp(of_chain - log_z)), 1.0 / (1.0 + np.exp(log_z - of_fit))
             batches = max(32 // chains, 2)
-            size = half // batches
+            size = scaled // batches
             means = np.array([
-                sides[0].reshape(chains, half)[r, half - (b + 1) * size : half - b * size].mean()
+                sides[0].reshape(chains, scaled)[r, scaled - (b + 1) * size : scaled - b * size].mean()
                 for r in range(chains) for b in range(batches)
             ])  # fmt: skip
             spread = means.std(ddof=1) / np.sqrt(means.size) / sides[0].mean()
@@ -365,17 +365,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             abs(values[0] - values[1]),
         )
         told = (
-            found.value,
-            found.standard_error,
-            found.bias,
-            found.detail["overlap"],
-            found.detail["gap_between_halves"],
+            result.value,
+            result.standard_error,
+            result.bias,
+            result.detail["overlap"],
+            result.detail["gap_between_halves"],
         )
         gap = float(np.abs(np.array(told) - np.array(wanted)).max())
         yield Compared(gap, 1e-8, f"{chains} chains of {length}: value, error, bias, overlap, gap of halves", "gibbs",
                        "definition", "difference")  # fmt: skip
         agree = wanted[4] <= 4.0 * np.hypot(errors[0], errors[1]) and min(overlaps) >= 0.02 and wanted[1] <= 0.05
-        yield flaws(found.trusted != bool(agree), f"trusted: {found.trusted}", "gibbs", "answers")
+        yield flaws(result.trusted != bool(agree), f"trusted: {result.trusted}", "gibbs", "answers")
 
 
 # -- steps that are refused -----------------------------------------------------------------------------------------
@@ -619,10 +619,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     for df in (2.5, 4.0, 9.0):
         for variance in (0.3, 100.0):
-            found = [
+            result = [
                 half_t_scale(variance=variance, df=df, reading=each) for each in ("scale squared", "scale", "moment")
             ]
-            moments = (found[0] ** 2, found[1], student(df, scale=found[2]).var())
+            moments = (result[0] ** 2, result[1], student(df, scale=result[2]).var())
             gap = max(abs(float(moment) / variance - 1.0) for moment in moments)
             yield Compared(gap, 1e-12, f"df {df:g}, variance {variance:g}: scale squared, scale, second moment", "fast",
                            "definition")  # fmt: skip

@@ -90,15 +90,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(
         told != wanted or len(told) < 4, f"after 1 s, then half as late again: {told}", "fast", "lists of lines"
     )
-    found: list[tuple[bool, ...]] = []
+    result: list[tuple[bool, ...]] = []
     values = [0.0, 5.0, 5.5, 5.75, 6.0]
     for worth in (0.0, 0.75, 1.0, 1.25):
         with ending(None, worth=worth):
-            found.append((enough(values), enough(values[:3]), enough(values[:4]), enough(values, 1), predicts()))
-    found.append((enough(values), predicts()))
+            result.append((enough(values), enough(values[:3]), enough(values[:4]), enough(values, 1), predicts()))
+    result.append((enough(values), predicts()))
     settled = [(False,) * 5, (False, False, False, True, True), (False, False, False, True, True),
                (True, False, False, True, True), (False, False)]  # fmt: skip
-    wrong = sum(a != b for a, b in zip(found, settled, strict=True))
+    wrong = sum(a != b for a, b in zip(result, settled, strict=True))
     yield flaws(
         wrong, "three iterations together have to gain what counts, and four values are needed", "fast", "answers"
     )
@@ -131,8 +131,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with ending(None) as outer:
-            said = _pressed()
-            wrong += ["not asked"] * (bool(said) or not outer.interrupted or ended() != "interrupted")
+            message = _pressed()
+            wrong += ["not asked"] * (bool(message) or not outer.interrupted or ended() != "interrupted")
             with ending(None) as inner:
                 wrong += ["a run inside goes on"] * (ended() != "interrupted" or inner.interrupted)
             wrong += ["the second was not raised"] * (_pressed() != "KeyboardInterrupt")

@@ -185,12 +185,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("vi-jj-hybrid", vi_jj, "joint_search", vi_jj.fit_hybrid, vi_jj.JJHybridOptions, _jaakkola, True),
     )
     for label, module, name, fit, options, expand, joint in rules:
-        found: list[Array] = []
+        result: list[Array] = []
         moves = (np.linspace(0.5, 1.5, asked.n), np.linspace(1.4, 0.6, asked.n), np.ones(asked.n))
 
         def second(state: Any, *_: Any, **__: Any) -> Any:
-            k = len(found)  # noqa: B023
-            found.append(state.xi.copy())  # noqa: B023
+            k = len(result)  # noqa: B023
+            result.append(state.xi.copy())  # noqa: B023
             there = prior_at(state.prior, state.prior.hyper._replace(variance=variances[k + 1]))
             return Stage(there, state.xi * moves[k] if joint else state.xi, -float(k), 1)  # noqa: B023
 
@@ -210,8 +210,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             cov = np.linalg.inv(np.linalg.inv(K) + (kappa.T * precision) @ kappa)
             mean = cov @ kappa.T @ shift
         gap = np.inf
-        if len(found) == len(wanted):
-            gap = float(np.abs(np.array(found) - wanted).max() / np.abs(wanted).max())
+        if len(result) == len(wanted):
+            gap = float(np.abs(np.array(result) - wanted).max() / np.abs(wanted).max())
         why = f"{label}: xi of three rounds of one update, each to another variance, dense; matrices 4 x 4"
         yield Compared(gap, 1e-9, why, "fast", "definition")
 
@@ -379,14 +379,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         with mock.patch.object(training, "worth_mixing", return_value=False):
             plain = ep.fit(data, prior, options)
         with mock.patch.object(training, "mix", partial(mix, spent=most if lost else 20, why=why)):
-            found = ep.fit(data, prior, options)
+            result = ep.fit(data, prior, options)
         reason, *numbers = told(plain)
         end = f"; plain sweeps alone: {why or 'mixing led to no point that sweeps certify'}"
         if lost:
-            same = told(found) == (reason + end, *numbers) and np.array_equal(found.run.sites, plain.run.sites)
+            same = told(result) == (reason + end, *numbers) and np.array_equal(result.run.sites, plain.run.sites)
         else:
-            same = found.trained.reason == reason and found.trained.n_improper == 7 and found.trained.iterations > 20
-        yield flaws(not same, f"{most} sweeps, {lost=}: {found.trained.reason}", "fast", "runs")
+            same = result.trained.reason == reason and result.trained.n_improper == 7 and result.trained.iterations > 20
+        yield flaws(not same, f"{most} sweeps, {lost=}: {result.trained.reason}", "fast", "runs")
 
 
 # -- tables, files, lines -------------------------------------------------------------------------------------------
@@ -435,8 +435,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         # a row a table; three rows of the smallest; all rows
         for cells in (1, 3 * 4096 * 6, 2**40):
             with mock.patch.object(module, "_CELLS", cells):
-                found = parts(ask())
-            gap = max(gap, *(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(found, whole, strict=True)))
+                result = parts(ask())
+            gap = max(gap, *(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(result, whole, strict=True)))
         yield Compared(gap, 1e-12, f"{name} of seven rows, one a table, some, all", "fast", "fast")
 
 

@@ -260,8 +260,8 @@ def _staged_search(hill: _Hill, n_fun: int = 15_000, tolerance: float = 0.0) -> 
         except _RefusedError:
             raise NotPositiveDefiniteError("K_ZZ", 3, -1.0, "nothing") from None
 
-    found = maximise(objective, start, Limits(rise=tolerance, evaluations=n_fun), REACH)
-    return _Ended(found.where, found.value, found.trace, found.residual < 1e-5, hill, start), found
+    outcome = maximise(objective, start, Limits(rise=tolerance, evaluations=n_fun), REACH)
+    return _Ended(outcome.where, outcome.value, outcome.trace, outcome.residual < 1e-5, hill, start), outcome
 
 
 def promises() -> Iterable[Outcome]:

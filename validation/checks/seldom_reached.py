@@ -33,8 +33,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         var, var_hat = upsilon @ old @ upsilon, upsilon @ new @ upsilon
         changes = abs(var / var_hat - 1.0), abs(upsilon @ (other - mean)) * np.sqrt(var) / var_hat
         kinds[int(np.argmax(changes))] += 1
-        found = moment_mismatch(mean, old, SimpleNamespace(mean=other, cov=new), upsilon)  # type: ignore[arg-type]
-        gap = max(gap, abs(found / max(changes) - 1.0))
+        result = moment_mismatch(mean, old, SimpleNamespace(mean=other, cov=new), upsilon)  # type: ignore[arg-type]
+        gap = max(gap, abs(result / max(changes) - 1.0))
     yield Compared(gap, 1e-12, f"24 factors, {kinds[0]} by their variance, {kinds[1]} by their mean", "reference",
                    "definition")  # fmt: skip
     yield flaws(not min(kinds), f"both occur: {kinds}", "judge", "kinds that are missing")
@@ -102,9 +102,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     ends["cut"] = converge(run, Settings(tolerance=1e-300, max_iterations=6, trace=True), told.append)
     wrong = ends["cut"].converged or ends["cut"].n_improper != 12 or ends["cut"].reason != "6 sweeps made"
     wrong = wrong or not np.array_equal(ends["cut"].trace, -(0.5 ** np.arange(1.0, 7.0)))
-    seen = [(state.iteration, state.log_evidence, state.residual, state.n_improper) for state in told]
-    wrong = wrong or seen != [(k, -(0.5**k), 0.5**k, 2 * k) for k in range(1, 7)]
-    yield flaws(wrong, f"six sweeps: {ends['cut'].reason}, told {seen}", "fast", "runs")
+    observed = [(state.iteration, state.log_evidence, state.residual, state.n_improper) for state in told]
+    wrong = wrong or observed != [(k, -(0.5**k), 0.5**k, 2 * k) for k in range(1, 7)]
+    yield flaws(wrong, f"six sweeps: {ends['cut'].reason}, told {observed}", "fast", "runs")
 
     class Proper(_Sweeps):
         def refresh(self) -> Any:
@@ -204,8 +204,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             setattr(learner, name, value)
         with ending(None) as here:
             end = learner._in_stages(np.zeros((5, 3)), None, Start(), None, None)
-        found = (learner.stages, end.reason, end.n_iter, end.converged)
-        wrong += [f"{changes}: {found}"] * (found != (stages, reason, iterations, converged))
+        result = (learner.stages, end.reason, end.n_iter, end.converged)
+        wrong += [f"{changes}: {result}"] * (result != (stages, reason, iterations, converged))
         if len(learner.starts) == 2:
             begun = learner.starts[1]
             from_first = all(getattr(begun, name) == f"{name} of stage 1" for name in names) and begun.other == "kept"

@@ -54,7 +54,8 @@ _SMALL: Mapping[str, Mapping[str, int]] = MappingProxyType(
 def _small(modules: Mapping[str, Mapping[str, int]]) -> Iterator[None]:
     with ExitStack() as stack:
         for module, sizes in modules.items():
-            stack.enter_context(mock.patch.multiple(import_module(module), **sizes))
+            for name, size in sizes.items():
+                stack.enter_context(mock.patch.object(import_module(module), name, size))
         yield
 
 

@@ -181,9 +181,11 @@ def _(context: Context) -> Iterable[Outcome]:
         right, wrong = 1.0 - epsilon + epsilon / 3.0, epsilon / 3.0  # the two values of the likelihood
         mean_log = p * np.log(right) + (1.0 - p) * np.log(wrong)
         of_vi.append(float(np.mean(np.abs(mean_log - np.log(p * right + (1.0 - p) * wrong)))))
-    found = smaller(of_ep, of_vi)
-    why = f"six splits of wine, mean over data: {np.mean(of_ep):.3f} for EP, {np.mean(of_vi):.3f} for VI; {found.words}"
-    yield flaws(found.holds is not True, why, "paper", "other outcomes")
+    result = smaller(of_ep, of_vi)
+    why = (
+        f"six splits of wine, mean over data: {np.mean(of_ep):.3f} for EP, {np.mean(of_vi):.3f} for VI; {result.words}"
+    )
+    yield flaws(result.holds is not True, why, "paper", "other outcomes")
 
 
 # -- izmailov2016 --------------------------------------------------------------------------------------------------
@@ -262,8 +264,8 @@ def _(context: Context) -> Iterable[Outcome]:
         ours.append(errors[0])
         theirs.append(errors[1])
     yield flaws(12 - ended, "twelve problems drawn from the model, 60 data and 9 points", "paper", "unconverged runs")
-    found = smaller(ours, theirs, 0.02)
-    yield flaws(found.holds is not True, f"test error below svgpc's + 0.02: {found.words}", "paper", "other outcomes")
+    result = smaller(ours, theirs, 0.02)
+    yield flaws(result.holds is not True, f"test error below svgpc's + 0.02: {result.words}", "paper", "other outcomes")
 
 
 # -- wenzel2019 ----------------------------------------------------------------------------------------------------
@@ -291,9 +293,9 @@ def _(context: Context) -> Iterable[Outcome]:
             assert best.probabilities is not None
             listed.append(float(np.abs(ours.probabilities - best.probabilities).max()))
     for few, many in ((20, 80), (80, 320)):
-        found = smaller(apart[many], apart[few])
-        why = f"largest distance of class probabilities, n = {many} less n = {few}: {found.words}"
-        yield flaws(found.holds is not True, why, "paper", "other outcomes")
+        result = smaller(apart[many], apart[few])
+        why = f"largest distance of class probabilities, n = {many} less n = {few}: {result.words}"
+        yield flaws(result.holds is not True, why, "paper", "other outcomes")
 
 
 @says_at_length("wenzel2019", "x-gpc-svi", "rates-below-one", "Do mini-batches ask for rates below one?")
@@ -306,8 +308,8 @@ def _(context: Context) -> Iterable[Outcome]:
             run = context.solve("fast", "x-gpc-svi", problem, batch_size=10, n_steps=150, rate=rate, seed=seed)
             listed.append(float(np.linalg.norm(np.asarray(run.inducing_mean) - optimum)))
     for slow, fast in ((0.3, 1.0), (0.1, 0.3)):
-        found = smaller(away[slow], away[fast])
+        result = smaller(away[slow], away[fast])
         why = (
             f"distance of mu from the optimum in batch after 150 steps, rate {slow} less {fast}, at {CONFIDENCE:.0%}: "
         )
-        yield flaws(found.holds is not True, why + found.words, "paper", "other outcomes")
+        yield flaws(result.holds is not True, why + result.words, "paper", "other outcomes")

@@ -286,7 +286,7 @@ def _stated(
     papers: Mapping[str, Claims], folder: Any, name: str, reasons: Sequence[tuple[str, str]]
 ) -> dict[str, Claim]:
     """Sentences and figures as the rows of one result decide them: all rows of a claim have to hold."""
-    paper, cards, found = _paper(name, papers), read_cards(folder, name), {}
+    paper, cards, outcome = _paper(name, papers), read_cards(folder, name), {}
     by_claim: dict[str, list[dict[str, str]]] = {}
     for row in _rows(folder / f"{name}.csv"):
         by_claim.setdefault(row["claim"], []).append(row)
@@ -302,11 +302,11 @@ def _stated(
         if state != REPRODUCED and not reason:
             raise ValueError(f"reason: found none for {claim.address}, {state}, expected why")
         test = "; ".join(f"{row['compared']}: {row['observed']}, limit {row['limit']}" for row in rows)
-        found[claim.address] = replace(
+        outcome[claim.address] = replace(
             claim, state=state, test=test, command=cards[rows[0][RUN]].command, result=f"{name}.csv",
             reason="" if state == REPRODUCED else reason,
         )  # fmt: skip
-    return found
+    return outcome
 
 
 def statements(folder: Any = None) -> tuple[str, ...]:

@@ -346,18 +346,18 @@ def _proof(outcome: Outcome | None) -> str:
 
 def _parameters(listed: Sequence[Function], words: Mapping[str, Mapping[str, str]]) -> str:
     """The symbols of the functions: what an argument is in the equation, its shape, what the name always means."""
-    said: dict[str, tuple[str, str]] = {}
+    message: dict[str, tuple[str, str]] = {}
     for item in listed:
         if item.package == "reference":
             own = parameters(item.docstring)
             for name in _arguments(item):
-                if name not in said or (name in own and not said[name][1]):
-                    said[name] = own.get(name, ("", ""))
+                if name not in message or (name in own and not message[name][1]):
+                    message[name] = own.get(name, ("", ""))
     rows = [
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(here)}</td>"
         f"<td>{escape(shape or words.get(name, {}).get('shape', ''))}</td>"
         f"<td>{escape(words.get(name, {}).get('meaning', ''))}</td></tr>"
-        for name, (shape, here) in said.items()
+        for name, (shape, here) in message.items()
         if here or name in words
     ]
     if not rows:
@@ -380,17 +380,17 @@ def parameters(docstring: str) -> dict[str, tuple[str, str]]:
     docstring    without its indentation
     """
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     names: list[str] = []
     for line in section[1].splitlines() if section else ():
         if line.startswith(" ") and names:  # goes on with what was said
             for name in names:
-                shape, here = found[name]
-                found[name] = shape, f"{here} {line.strip()}".strip()
+                shape, here = result[name]
+                result[name] = shape, f"{here} {line.strip()}".strip()
         elif told := _PARAMETER.fullmatch(line.rstrip()):
             names = told[1].split(", ")
-            found |= dict.fromkeys(names, (told[2] or "", told[3] or ""))
-    return found
+            result |= dict.fromkeys(names, (told[2] or "", told[3] or ""))
+    return result
 
 
 def _arguments(function: Function) -> list[str]:

@@ -57,9 +57,9 @@ def ask(command: Sequence[str], problem: Problem, seconds: float = SECONDS) -> M
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{command[0]}: found no answer after {seconds:g} s, expected one") from None
         if done.returncode != 0 or not answered.is_file():
-            said = " ".join(done.stderr.split())[-400:]
+            message = " ".join(done.stderr.split())[-400:]
             code = f"exit code {done.returncode}" if done.returncode else "no answer written"
-            raise RuntimeError(f"{command[0]}: found {code}, expected an answer; it says: {said}")
+            raise RuntimeError(f"{command[0]}: found {code}, expected an answer; it says: {message}")
         return from_lists(answered.read_text(encoding="utf-8"), problem)
 
 

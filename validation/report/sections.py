@@ -345,8 +345,8 @@ def _placed(target: str, prior: str, rungs: Sequence[Rung]) -> Ladder:
     ]
     band = None
     if truth is not None:
-        half = 2.0 * (truth.se or 0.0)
-        band = scale * (truth.value - half - low), scale * (truth.value + half - low)
+        scaled = 2.0 * (truth.se or 0.0)
+        band = scale * (truth.value - scaled - low), scale * (truth.value + scaled - low)
     return Ladder(target, prior, tuple(placed), band, len(rungs) - len(kept))
 
 
@@ -463,8 +463,8 @@ def _power_curves(
 ) -> Group:
     ways: dict[str, list[facets.Way]] = {}
     for (method, who), by in along.items():
-        found = np.array([value(solution) for solution in by.values()], dtype=float)
-        ways.setdefault(method, []).append(facets.Way(who, np.array(list(by)), found))
+        result = np.array([value(solution) for solution in by.values()], dtype=float)
+        ways.setdefault(method, []).append(facets.Way(who, np.array(list(by)), result))
     level = [] if truth is None else [np.array([truth])]
     span = facets.limits([*level, *(way.y for group in ways.values() for way in group)])
     made = []

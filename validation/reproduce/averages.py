@@ -39,12 +39,12 @@ def recorded(name: str) -> Averages:
 def pairs(averages: Averages, left: str, right: str, score: str, blocks: Iterable[str]) -> tuple[Array, Array]:
     """Values of two methods on every data set and block that has both."""
     asked = tuple(blocks)
-    found = [
+    result = [
         (averages[data, M, left, score].value, averages[data, M, right, score].value)
         for data, M, method, of in sorted(averages)
         if (method, of) == (left, score) and M in asked and (data, M, right, score) in averages
     ]
-    table = np.array(found, dtype=np.float64).reshape(-1, 2)
+    table = np.array(result, dtype=np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
 

@@ -97,11 +97,11 @@ def outcome(method: str, n: int, n_few: int, n_steps: int, seed: int) -> Outcome
     rng = np.random.default_rng(seed + 1)
     X_test = rng.uniform(-_HALF, _HALF, (3000, _INPUTS))
     test = X_test, labels_of(X_test, rng)
-    found: dict[int, Trained] = {}
+    result: dict[int, Trained] = {}
     with tempfile.TemporaryDirectory() as folder:
         for count in (n_few, n):
             X, y = drawn(Path(folder) / f"{count}.npy", count, seed)
-            found[count] = trained(method, X, y, test, n_steps, seed)
+            result[count] = trained(method, X, y, test, n_steps, seed)
         first = np.array(X[:20_000]), y[:20_000]
         del X
     if method == "sep":
@@ -115,10 +115,10 @@ def outcome(method: str, n: int, n_few: int, n_steps: int, seed: int) -> Outcome
             Table(
                 "millions",
                 ("rows", "megabytes", "error", "seconds"),
-                tuple((count, *each) for count, each in found.items()),
+                tuple((count, *each) for count, each in result.items()),
                 f"{rival}: error {error:.3g}",
             ),
-            decisions.table(decide(found[n_few], found[n], n - n_few, rival, error), "What is said of large data"),
+            decisions.table(decide(result[n_few], result[n], n - n_few, rival, error), "What is said of large data"),
         ),
         (),
         ("generated: three classes in a square, whose rows are read from a file; the papers' own set is not at hand",),

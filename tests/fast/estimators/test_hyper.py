@@ -66,9 +66,9 @@ def test_without_a_prior_it_is_the_method_and_nothing_else(wide):
 def test_a_scale_keeps_the_ratios_of_lengthscales(cls, wide):
     X, y, _ = wide
     model = cls(learn=("variance", "scale"), random_state=0, max_iter=15).fit(X, y)
-    found = ratios(model, X)
-    np.testing.assert_allclose(found, np.repeat(found[:, :1], 12, axis=1), rtol=1e-12, atol=0)  # an exp of a mean
-    assert (np.abs(np.log(found)) > 1e-3).all()
+    result = ratios(model, X)
+    np.testing.assert_allclose(result, np.repeat(result[:, :1], 12, axis=1), rtol=1e-12, atol=0)  # an exp of a mean
+    assert (np.abs(np.log(result)) > 1e-3).all()
 
 
 @pytest.mark.parametrize("cls", FAST)
@@ -78,12 +78,12 @@ def test_the_second_stage_ends_no_lower_than_the_first_and_is_kept_only_if_it_pa
     one = cls(learn=names, random_state=0).fit(X, y)
     both = cls(random_state=0).fit(X, y)
     gain = both.log_evidence_ + both.log_hyperprior_ - one.log_evidence_ - one.log_hyperprior_
-    found = ratios(both, X)
-    tied = np.ptp(np.log(found), axis=1).max() < 1e-9
+    result = ratios(both, X)
+    tied = np.ptp(np.log(result), axis=1).max() < 1e-9
     # where they are tied the second stage did not count, and the first is the whole training
     assert (abs(gain) < 1e-9) if tied else gain > 0.0
     if not tied:  # the two inputs that matter have the shortest
-        assert set(np.argsort(np.log(found).mean(axis=0))[:2]) == {0, 1}
+        assert set(np.argsort(np.log(result).mean(axis=0))[:2]) == {0, 1}
 
 
 def test_what_is_learned_is_told_by_label(wide):
@@ -106,8 +106,8 @@ def test_what_is_learned_is_told_by_label(wide):
 def test_what_ep_learned_for_another_counts_as_learned(wide):
     X, _, three = wide
     model = SEPClassifier(n_inducing=10, random_state=0).fit(X, three)
-    found = {name: np.asarray(getattr(model, f"{name}_")) for name in ("variance", "noise", "lengthscales")}
-    wanted = weak(default_lengthscales(X, np.random.default_rng(0)), "threshold").at(found, found.__getitem__).value
+    result = {name: np.asarray(getattr(model, f"{name}_")) for name in ("variance", "noise", "lengthscales")}
+    wanted = weak(default_lengthscales(X, np.random.default_rng(0)), "threshold").at(result, result.__getitem__).value
     np.testing.assert_allclose(model.log_hyperprior_, wanted, rtol=1e-12, atol=0)  # one sum in another order
     assert SEPClassifier(n_inducing=10, learn=()).fit(X, three).log_hyperprior_ == 0.0
 

@@ -270,18 +270,18 @@ def test_block_size_memory_maps_and_seeds_change_nothing(tmp_path):
 
 @pytest.mark.parametrize("learn", [(), ("variance", "Z")])
 def test_the_change_of_a_step_is_there_for_who_asks_and_moves_nothing(learn):
-    p, lists, seen = _problem(14), [[0, 2, 5], [1, 3]], []
+    p, lists, visited = _problem(14), [[0, 2, 5], [1, 3]], []
     quiet = fitted(sep, **p, batches=lists, learn=learn)
-    asked = fitted(sep, **p, batches=lists, learn=learn, callback=lambda progress: seen.append(progress.residual))
-    assert len(seen) == 2
-    assert seen[0] > 0.0
-    assert quiet.trained.residual == asked.trained.residual == seen[-1]
+    asked = fitted(sep, **p, batches=lists, learn=learn, callback=lambda progress: visited.append(progress.residual))
+    assert len(visited) == 2
+    assert visited[0] > 0.0
+    assert quiet.trained.residual == asked.trained.residual == visited[-1]
     np.testing.assert_array_equal(quiet.run.q.precision, asked.run.q.precision)
     # by the definition: sqrt tr(V dT V dT) or sqrt(r'V r) of the first batch, from the prior, where V = I whitened
     first = fitted(sep, **p, batches=lists[:1], damping=1.0)
     change, shift = first.run.q.precision - np.eye(p["Z"].shape[1]), first.run.q.shift
     lengths = [np.linalg.norm(part) for part in (*change, *shift)]
-    assert seen[0] == pytest.approx(max(lengths), rel=1e-12)
+    assert visited[0] == pytest.approx(max(lengths), rel=1e-12)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):

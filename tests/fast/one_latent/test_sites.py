@@ -45,18 +45,18 @@ def dense(dense_sparse, dense_kernel):
 def test_conditioning_on_sites_is_the_dense_posterior(rng, make_problem, dense, full):
     p = make_problem(full=full)
     tau, nu = random_sites(rng, 14)
-    got, want = condition(prepare(*binary(XGPCOptions, *arguments(p))), tau, nu), dense(p, tau, nu)
+    got, expected = condition(prepare(*binary(XGPCOptions, *arguments(p))), tau, nu), dense(p, tau, nu)
     # condition of K below 1e6 in the explicit inverses
-    np.testing.assert_allclose(got.proj_mean, want.projection @ want.mu, rtol=0, atol=1e-9)
-    var = np.einsum("nm,mp,np->n", want.projection, want.Sigma, want.projection)
+    np.testing.assert_allclose(got.proj_mean, expected.projection @ expected.mu, rtol=0, atol=1e-9)
+    var = np.einsum("nm,mp,np->n", expected.projection, expected.Sigma, expected.projection)
     np.testing.assert_allclose(got.proj_var, var, rtol=1e-8)
     np.testing.assert_allclose(got.cavity_ratio, 1 - tau * var, rtol=1e-7)
     kl = 0.5 * (
-        np.trace(np.linalg.solve(want.K, want.Sigma))
-        + want.mu @ np.linalg.solve(want.K, want.mu)
-        - want.mu.size
-        + np.linalg.slogdet(want.K)[1]
-        - np.linalg.slogdet(want.Sigma)[1]
+        np.trace(np.linalg.solve(expected.K, expected.Sigma))
+        + expected.mu @ np.linalg.solve(expected.K, expected.mu)
+        - expected.mu.size
+        + np.linalg.slogdet(expected.K)[1]
+        - np.linalg.slogdet(expected.Sigma)[1]
     )
     np.testing.assert_allclose(kl_from_sites(got, tau), kl, rtol=1e-8)
 
@@ -66,8 +66,8 @@ def test_the_integral_of_prior_times_sites_is_a_gaussian_density(rng, make_probl
     # exp(-tau t^2/2 + nu t) = N(nu/tau | t, 1/tau) sqrt(2 pi/tau) exp(nu^2/2 tau)
     p = make_problem(n=7, full=full)
     tau, nu = random_sites(rng, 7)
-    want = dense(p, tau, nu)
-    T = want.projection @ want.K @ want.projection.T
+    expected = dense(p, tau, nu)
+    T = expected.projection @ expected.K @ expected.projection.T
     log_integral = multivariate_normal.logpdf(nu / tau, np.zeros(7), T + np.diag(1 / tau))
     log_integral += 0.5 * np.sum(np.log(2 * np.pi / tau) + nu**2 / tau)
     scales = rng.normal(size=7)

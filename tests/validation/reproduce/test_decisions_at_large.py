@@ -31,14 +31,14 @@ def printed_like(**changed):
     """Averages of four methods on three data sets, as the text has them."""
     nll = {"GFITC": 0.50, "EP": 0.48, "SEP": 0.49, "VI": 1.2} | changed
     seconds = {"GFITC": 3.0, "EP": 2.0, "SEP": 1.0, "VI": 9.0}
-    found = {}
+    result = {}
     for data in ("glass", "svmguide2", "waveform"):
         for M in tables23.BLOCKS:
             for i, (method, value) in enumerate(nll.items()):
-                found[data, M, method, "nll"] = Average(value, 0.01)
-                found[data, M, method, "error"] = Average(0.2 + 0.001 * i, 0.01)
-                found[data, M, method, "seconds"] = Average(seconds[method] * (1.0 + 0.1 * len(data)), 0.0)
-    return found
+                result[data, M, method, "nll"] = Average(value, 0.01)
+                result[data, M, method, "error"] = Average(0.2 + 0.001 * i, 0.01)
+                result[data, M, method, "seconds"] = Average(seconds[method] * (1.0 + 0.1 * len(data)), 0.0)
+    return result
 
 
 def test_tables_2_and_3_are_as_the_text_has_them():
@@ -53,20 +53,20 @@ def test_tables_2_and_3_are_as_the_text_has_them():
 
 
 def test_tables_of_appendix_c_are_as_the_text_has_them():
-    found = {}
+    result = {}
     for k, data in enumerate(("a", "b", "c")):
         for method, value in (("MCMC", 0.3), ("Laplace", 0.5), ("PEP (alpha = 0.5)", 0.31 + 0.001 * k)):
-            found[data, "5%", method, "nll"] = Average(value, 0.01)
+            result[data, "5%", method, "nll"] = Average(value, 0.01)
         for method, value in (("MCMC", 1.0), ("PEP (alpha = 0.5)", 90.0 + k)):
-            found[data, "5%", method, "seconds"] = Average(value, 0.0)
-    assert set(verdicts(tablesc.decide(found), "villacampa2020").values()) == {True}
-    other = {key: Average(1.0, 0.01) if key[2] == "PEP (alpha = 0.5)" else value for key, value in found.items()}
+            result[data, "5%", method, "seconds"] = Average(value, 0.0)
+    assert set(verdicts(tablesc.decide(result), "villacampa2020").values()) == {True}
+    other = {key: Average(1.0, 0.01) if key[2] == "PEP (alpha = 0.5)" else value for key, value in result.items()}
     assert set(verdicts(tablesc.decide(other), "villacampa2020").values()) == {False}
 
 
 def test_records_are_read_and_compared():
-    found = records.recorded("villacampa2017-table2")
-    assert found["glass", "5%", "EP", "nll"].error > 0.0
+    result = records.recorded("villacampa2017-table2")
+    assert result["glass", "5%", "EP", "nll"].error > 0.0
     assert [one.held for one in alike("a", "b", [0.1, 0.1, 0.11], [0.1, 0.11, 0.1], 0.05)] == [True, True]
     assert larger_by("a", "b", Average(1.0, 0.1), Average(0.2, 0.1), 0.2).held is True
     assert larger_by("a", "b", Average(0.3, 0.1), Average(0.2, 0.1), 0.2).held is None
@@ -75,9 +75,9 @@ def test_records_are_read_and_compared():
 
 def test_averages_over_draws_have_the_spread_of_one_more():
     each = [uci.Averages(*(float(k),) * 6) for k in (1.0, 3.0)]
-    found = uci.over_draws(each)
-    assert (found.nll, found.error, found.seconds) == (2.0, 2.0, 2.0)
-    assert found.nll_bar == pytest.approx(np.sqrt(2.0) * np.sqrt(1.5))
+    result = uci.over_draws(each)
+    assert (result.nll, result.error, result.seconds) == (2.0, 2.0, 2.0)
+    assert result.nll_bar == pytest.approx(np.sqrt(2.0) * np.sqrt(1.5))
     with pytest.raises(ValueError, match="every: found 1 draws"):
         uci.over_draws(each[:1])
 
@@ -140,7 +140,7 @@ def test_courses_of_figure_3_are_as_the_text_has_them():
 
 def test_courses_of_figure_4_are_as_the_text_has_them():
     def runs(vi_rise=0.05):
-        found = {}
+        result = {}
         for m, slow in ((4, 40), (20, 20)):
             each = {"sep": [], "ep": [], "gfitc": [], "vi-robust": []}
             for k in range(3):
@@ -151,8 +151,8 @@ def test_courses_of_figure_4_are_as_the_text_has_them():
                 each["gfitc"].append(slower._replace(seconds=5.0 * slower.seconds))
                 last = course(0.6, vi_rise, speed=0.8 + 0.1 * k, steps=12)
                 each["vi-robust"].append(last._replace(seconds=slow * last.seconds, error=last.error * 0.0 + 0.3))
-            found[m] = each
-        return found
+            result[m] = each
+        return result
 
     held = verdicts(fig4.decide(runs()), "villacampa2017")
     assert {claim for claim, held in held.items() if not held} == set()
@@ -166,13 +166,13 @@ def test_courses_of_figure_4_are_as_the_text_has_them():
 
 def test_curves_on_shuttle_are_as_the_text_has_them():
     def curves(slow=20.0, rough=0.05, few=0.012):
-        found = {}
+        result = {}
         for method, factor in (("x-gpc-svi", 1.0), ("svgpc", slow), ("epgpc", slow)):
-            found[method] = {}
+            result[method] = {}
             for m, end in ((16, 0.02), (32, few), (64, 0.011), (128, 0.01)):
                 error = np.array([0.2, end + 0.001, end + (rough if method == "svgpc" and m < 128 else 0.0), end])
-                found[method][m] = Curve(factor * m * np.arange(1.0, 5.0), error, error)
-        return found
+                result[method][m] = Curve(factor * m * np.arange(1.0, 5.0), error, error)
+        return result
 
     assert set(verdicts(shuttle.decide(curves()), "wenzel2019").values()) == {True}
     assert not verdicts(shuttle.decide(curves(slow=3.0)), "wenzel2019")["fig3-fastest"]

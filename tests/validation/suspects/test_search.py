@@ -62,9 +62,9 @@ def test_latent_values_in_other_coordinates_are_suspected(name, at, word):
     wrong = {f"{at}_mean": (back @ rows).reshape(getattr(right, f"{at}_mean").shape)}
     if at == "inducing":
         wrong["inducing_cov"] = back @ right.inducing_cov @ back.T
-    found = suspects(replace(right, implementation="mine", **wrong), right).ranked
-    assert found[0].name == word
-    assert set(found[0].explains) == set(wrong)
+    result = suspects(replace(right, implementation="mine", **wrong), right).ranked
+    assert result[0].name == word
+    assert set(result[0].explains) == set(wrong)
 
 
 @pytest.mark.parametrize(

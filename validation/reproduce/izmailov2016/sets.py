@@ -197,9 +197,9 @@ def sets(asked: SetsOptions, say: Say) -> Outcome:
             rows.append((name, method, data.n, asked.n_run, float(np.mean(runs.final)), deviation,
                          float(np.exp(np.mean(runs.log_time))), float(runs.seconds[:, -1].mean())))  # fmt: skip
             say(f"{name}, {method}: accuracy {rows[-1][4]:.3f}, there after {rows[-1][6]:.2f} s")
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if asked.n_run > 1 and set(SETS) <= value.keys():
-        said = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
+        message = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
     notes.append("hyper-parameters are learned from the training rows; each number of iterations is a run of its own")
     notes.append(f"there: within {_NEAR:g} of the method's own final accuracy; seconds are of this machine")
     return Outcome(
@@ -217,7 +217,7 @@ def sets(asked: SetsOptions, say: Say) -> Outcome:
                 tuple(rows),
                 "After the most iterations, means over splits",
             ),
-            *said,
+            *message,
         ),
         (),
         tuple(dict.fromkeys(notes)),

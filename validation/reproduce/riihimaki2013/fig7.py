@@ -171,10 +171,10 @@ def fig7(asked: Fig7Options, say: Say) -> Outcome:
     if stopped:
         notes.append(f"{stopped} points had not converged to 1e-6 after {asked.max_iterations} iterations")
     notes.append("the paper prints no grid; its text quotes the highest contours of IEP alone, of 1157 and 1175 rows")
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if set(METHODS) <= surfaces.keys():
         decided = decide(surfaces, asked.log_variances, asked.log_lengthscales)
-        said = (decisions.table(decided, "What sections 5.3 and 5.4 say of the surfaces"),)
+        message = (decisions.table(decided, "What sections 5.3 and 5.4 say of the surfaces"),)
     return Outcome(
         {"data": f"{asked.dataset}: n = {cut.y.size}, {cut.y_test.size} test rows", "seed": asked.seed},
         (
@@ -190,7 +190,7 @@ def fig7(asked: Fig7Options, say: Say) -> Outcome:
                 tuple(rows),
                 "All points",
             ),
-            *said,
+            *message,
         ),
         (),
         tuple(notes),

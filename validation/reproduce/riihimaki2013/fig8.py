@@ -214,10 +214,10 @@ def fig8(asked: Fig8Options, say: Say) -> Outcome:
                 if drawn
             )
         pictures.append(Picture(name, tuple(dict.fromkeys(x.label for d in lines.values() for x in d)), panels))
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if len(asked.datasets) == 2 and 0.8 in asked.dampings and asked.iterations > 5:
         decided = decide(runs, last, reached, asked.datasets)
-        said = (decisions.table(decided, "What section 5.4 says of the runs"),)
+        message = (decisions.table(decided, "What section 5.4 says of the runs"),)
     columns = ("data", "method", "inner", "δ", "-log Z, last", "at the fixed point", "last step", "gone up by",
                "mlpd, last", "gap below 0.1 from")  # fmt: skip
     return Outcome(
@@ -231,7 +231,7 @@ def fig8(asked: Fig8Options, say: Say) -> Outcome:
             Table(
                 "traces", ("data", "method", "inner", "δ", "iteration", "-log Z", "mlpd"), tuple(every), "All of them"
             ),
-            *said,
+            *message,
         ),
         tuple(pictures),
         (*dict.fromkeys(notes), "the paper's Fig. 8 prints no numbers"),

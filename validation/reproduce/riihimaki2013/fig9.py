@@ -201,14 +201,14 @@ class Gap(NamedTuple):
 
 def density_gap(left: Predicted, right: Predicted, seed: int) -> Gap:
     """Of log predictive densities, by the Bayesian bootstrap of the paired rows."""
-    found = bayesian_bootstrap(left.log_density - right.log_density, seed=seed)
-    return Gap(found.mean, found.low, found.high)
+    result = bayesian_bootstrap(left.log_density - right.log_density, seed=seed)
+    return Gap(result.mean, result.low, result.high)
 
 
 def accuracy_gap(left: Predicted, right: Predicted, seed: int) -> Gap:
     """Of accuracies, by the Dirichlet-multinomial model."""
-    found = accuracy_comparison(outcomes(left.right, right.right), seed=seed)
-    return Gap(found.mean, found.low, found.high)
+    result = accuracy_comparison(outcomes(left.right, right.right), seed=seed)
+    return Gap(result.mean, result.low, result.high)
 
 
 _SIX = ("new_thyroid", "teaching", "glass", "wine", "segment", "usps-357")
@@ -415,9 +415,9 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
             everything[name][_AT_EP] = vb_at(data, splits, results["nested-ep"])
         for method, predicted in results.items():
             rows += _rows(name, method, predicted, results["nested-ep"], text["against_ep"].get(method, {}), asked.seed)
-    said: tuple[Table, ...] = ()
+    sentence: tuple[Table, ...] = ()
     if {*_SIX, "usps"} <= everything.keys() and set(asked.methods) == set(METHODS):
-        said = (decisions.table(decide(everything, asked.seed), "What section 5.5 says of the figures"),)
+        sentence = (decisions.table(decide(everything, asked.seed), "What section 5.5 says of the figures"),)
     notes.append("Fig. 9 to 11 print no numbers: the last column is what the text says of the log predictive density")
     return Outcome(
         {
@@ -451,7 +451,7 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
                 tuple(sizes),
                 "The data, here (first part) and in the paper's Table 3",
             ),
-            *said,
+            *sentence,
         ),
         (),
         tuple(dict.fromkeys(notes)),

@@ -63,7 +63,7 @@ def times(asked: TimesOptions, say: Say) -> Outcome:
     arguments.integer(asked.repeats, "repeats", at_least=1)
     data, note = setting.find("usps-357")
     rows = np.random.default_rng(asked.seed).permutation(data.n)[: arguments.integer(asked.n, "n", at_least=10)]
-    found: dict[str, list[float]] = {method: [] for method in METHODS}
+    result: dict[str, list[float]] = {method: [] for method in METHODS}
     listed: list[tuple[object, ...]] = []
     for log_variance in asked.log_variances:
         for log_lengthscale in asked.log_lengthscales:
@@ -73,10 +73,10 @@ def times(asked: TimesOptions, say: Say) -> Outcome:
             )  # fmt: skip
             for method in METHODS:
                 taken, iterations = _seconds(method, problem, asked)
-                found[method].append(taken)
+                result[method].append(taken)
                 listed.append((log_variance, log_lengthscale, setting.NAMES[method], taken, iterations))
             say(f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}: "
-                + ", ".join(f"{setting.NAMES[method]} {found[method][-1]:.3g} s" for method in METHODS))  # fmt: skip
+                + ", ".join(f"{setting.NAMES[method]} {result[method][-1]:.3g} s" for method in METHODS))  # fmt: skip
     return Outcome(
         {"n": rows.size, "tolerance": asked.tolerance, "effective draws": asked.effective, "seed": asked.seed},
         (
@@ -86,7 +86,7 @@ def times(asked: TimesOptions, say: Say) -> Outcome:
                 tuple(listed),
                 "Seconds until convergence; of MCMC, until each latent value has the effective draws",
             ),
-            decisions.table(decide({name: np.array(each) for name, each in found.items()}), "What section 5.4 says"),
+            decisions.table(decide({name: np.array(each) for name, each in result.items()}), "What section 5.4 says"),
         ),
         (),
         tuple(

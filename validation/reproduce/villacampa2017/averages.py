@@ -33,8 +33,8 @@ def decide(averages: Averages) -> list[Decided]:
     left, right = pairs(averages, "EP", "GFITC", "nll", BLOCKS)
     text = f"mean nll of EP less GFITC over {left.size} data sets and M"
     listed += alike("ep-like-gfitc", text, left.tolist(), right.tolist(), 0.1)
-    cells = [found for data in sets for M in BLOCKS if {"EP", "GFITC", "SEP"} <= (found := nll(data, M)).keys()]
-    first = sum(min(found, key=lambda m: found[m]) == "EP" for found in cells)
+    cells = [outcome for data in sets for M in BLOCKS if {"EP", "GFITC", "SEP"} <= (outcome := nll(data, M)).keys()]
+    first = sum(min(outcome, key=lambda m: outcome[m]) == "EP" for outcome in cells)
     listed.append(
         above("ep-like-gfitc", f"of {len(cells)} data sets and M, those where EP has the least nll", first, 0.5)
     )
@@ -55,9 +55,9 @@ def decide(averages: Averages) -> list[Decided]:
             if {"EP", "VI"} <= nll(data, M).keys():
                 both = averages[data, M, "VI", "nll"], averages[data, M, "EP", "nll"]
                 listed.append(larger_by("vi-nll-worse", f"{data}, M = {M}: nll of VI less EP", *both, 0.2))
-    whole = [found for data in sets for M in BLOCKS if len(found := nll(data, M)) == len(_METHODS)]
+    whole = [outcome for data in sets for M in BLOCKS if len(outcome := nll(data, M)) == len(_METHODS)]
     if whole:
-        gap = {m: max(found[m] - min(found.values()) for found in whole) for m in _METHODS}
+        gap = {m: max(outcome[m] - min(outcome.values()) for outcome in whole) for m in _METHODS}
         text = f"of {len(whole)} data sets and M: largest nll above the best method's of"
         listed.append(above("vi-bad-predictive", f"{text} VI", gap["VI"], 0.2))
         listed += [below("vi-bad-predictive", f"{text} {m}", gap[m], 0.25) for m in ("EP", "SEP")]
@@ -83,12 +83,12 @@ def averages(asked: AveragesOptions, say: Say) -> Outcome:
     """From the rows that `table2` has put on record: no method is run."""
     for method in asked.methods:
         arguments.choice(method, _METHODS, "methods")
-    found = {key: value for key, value in recorded(asked.result).items() if key[2] in asked.methods}
-    said = decide(found)
-    sets = sorted({data for data, _, _, _ in found})
+    outcome = {key: value for key, value in recorded(asked.result).items() if key[2] in asked.methods}
+    message = decide(outcome)
+    sets = sorted({data for data, _, _, _ in outcome})
     return Outcome(
         {"rows": asked.result, "methods": ", ".join(asked.methods), "data": ", ".join(sets)},
-        (decisions.table(said, "What section 4.1 and appendix I say of Tables 2 and 3"),),
+        (decisions.table(message, "What section 4.1 and appendix I say of Tables 2 and 3"),),
         (),
         (
             f"{len(sets)} data sets of the paper's eight have rows; a comparison is over those that have both methods",

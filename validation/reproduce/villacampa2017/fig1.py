@@ -177,10 +177,10 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         notes.append(f"{asked.n_steps} updates, fewer than the paper's 250: -o n_steps=250")
     notes.append(f"start: {setting.START}")
     notes.append("log Z is taken before each update; Fig. 1 prints no numbers")
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if asked.n_run > 1:
         notes.append(f"traces and summary are of the first of {asked.n_run} repetitions")
-        said = (decisions.table(decide(repetitions), "What section 2.3 says of the figure"),)
+        message = (decisions.table(decide(repetitions), "What section 2.3 says of the figure"),)
     return Outcome(
         {
             "data": f"{asked.dataset}: n = {data.n}, C = {data.n_classes}, d = {data.d}",
@@ -197,7 +197,7 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
                 "Three schedules; the last column is when log Z first passes the lowest of their ends",
             ),
             Table("traces", ("scheme", "update", "seconds", "log Z"), tuple(every), "Along the runs, thinned"),
-            *said,
+            *message,
         ),
         (Picture(f"EP on {asked.dataset}", tuple(NAMES[s] for s in results), (panel,)),),
         tuple(notes),

@@ -233,10 +233,10 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
             if panels:
                 labels = tuple(f"class {c + 1}" for c in range(data.n_classes))
                 pictures.append(Picture(f"{size} inducing points per class", labels, tuple(panels)))
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if asked.n_run > 1 and {1, 4} <= set(asked.m):
         notes.append(f"rows and pictures are of the first of {asked.n_run} repetitions")
-        said = (decisions.table(decide(learned), "What section 4.2 says of the figure"),)
+        message = (decisions.table(decide(learned), "What section 4.2 says of the figure"),)
     if data.n < 1000:
         notes.append(f"{data.n} data, fewer than the paper's 1000: -o n=1000")
     if asked.reduce < 1.0 or (asked.reduce_lbfgs < 1.0):
@@ -258,7 +258,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
             "jitter": asked.jitter,
             "seed": asked.seed,
         },
-        (Table("placed", columns, tuple(rows), f"After training; points closer than {_NEAR:g} count once"), *said),
+        (Table("placed", columns, tuple(rows), f"After training; points closer than {_NEAR:g} count once"), *message),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),
     )

@@ -87,8 +87,8 @@ def _area(course: setting.Course, field: str, seconds: Array) -> float:
 
 def _reached(course: setting.Course, level: float) -> int:
     """The place of the first score of a course that is at most a level; its last one where none is."""
-    found = np.flatnonzero(course.nll <= level)
-    return int(found[0]) if found.size else course.nll.size - 1
+    outcome = np.flatnonzero(course.nll <= level)
+    return int(outcome[0]) if outcome.size else course.nll.size - 1
 
 
 def decide(runs: Mapping[int, Mapping[str, Sequence[setting.Course]]]) -> list[Decided]:
@@ -223,9 +223,9 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
     notes.append("with L-BFGS a run is scored at the best point that it has seen")
     notes.append(setting.VI[asked.vi_optimizer])
     notes.append("Fig. 4 and 6 print no numbers")
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if set(asked.methods) == set(setting.METHODS) and asked.n_run > 1 and len(asked.m) > 1:
-        said = (decisions.table(decide(dict(sorted(runs.items()))), "What section 4.3 says of the curves"),)
+        message = (decisions.table(decide(dict(sorted(runs.items()))), "What section 4.3 says of the curves"),)
     return Outcome(
         {
             "data": f"{asked.dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
@@ -242,7 +242,7 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
                 "At the end of the runs, averages over repetitions",
             ),
             Table("curves", ("m", "method", "seconds", "nll", "error"), tuple(along), "Averages along the runs"),
-            *said,
+            *message,
         ),
         tuple(pictures),
         tuple(notes),

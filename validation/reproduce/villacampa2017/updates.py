@@ -56,7 +56,7 @@ def updates(asked: UpdatesOptions, say: Say) -> Outcome:
     """EP at the start of training by both schedules, and a training by the outer one, on n_run random parts."""
     full = uci.load(asked.dataset, asked.seed)
     rows: list[tuple[object, ...]] = []
-    found: dict[str, list[float]] = {"parallel": [], "sequential": [], "first": [], "last": []}
+    result: dict[str, list[float]] = {"parallel": [], "sequential": [], "first": [], "last": []}
     for k in range(arguments.integer(asked.n_run, "n_run", at_least=2)):
         data = setting.smaller(full, arguments.integer(asked.n, "n", at_least=20), asked.seed + k)
         (X,) = standardise(data.X)
@@ -70,7 +70,7 @@ def updates(asked: UpdatesOptions, say: Say) -> Outcome:
             answer = solve("fast", "ep", problem, schedule=schedule, damping=damping, tolerance=asked.tolerance,
                            gradients=False)  # fmt: skip
             taken = time.process_time() - began
-            found[schedule].append(float(np.log(taken)))
+            result[schedule].append(float(np.log(taken)))
             rows.append((k + 1, schedule, taken, answer.iterations, answer.log_evidence))
         scheduled = fig1.run_schedule_comparison(
             X, data.y, prior, schemes=("outer",), n_steps=asked.n_steps, rate=asked.rate, tolerance=1e-3,
@@ -79,9 +79,9 @@ def updates(asked: UpdatesOptions, say: Say) -> Outcome:
         each = np.diff(np.concatenate([[0.0], scheduled.seconds]))
         count = max(each.size // 5, 1)
         for name, some in (("first", each[:count]), ("last", each[-count:])):
-            found[name].append(float(np.log(some.mean())))
+            result[name].append(float(np.log(some.mean())))
             rows.append((k + 1, f"outer, {name} {count} updates", float(some.mean()), None, None))
-        say(", ".join(f"{name} {np.exp(values[-1]):.3g} s" for name, values in found.items()))
+        say(", ".join(f"{name} {np.exp(values[-1]):.3g} s" for name, values in result.items()))
     return Outcome(
         {"data": asked.dataset, "n": asked.n, "damping": asked.damping, "tolerance": asked.tolerance,
          "seed": asked.seed},
@@ -92,7 +92,7 @@ def updates(asked: UpdatesOptions, say: Say) -> Outcome:
                 tuple(rows),
                 "Processor seconds to the fixed point of EP, and of an update of the outer schedule",
             ),
-            decisions.table(decide(**found), "What section 2.3 and appendix E say"),
+            decisions.table(decide(**result), "What section 2.3 and appendix E say"),
         ),
         (),
         (

@@ -50,11 +50,11 @@ class AveragesOptions:
 )
 def averages(asked: AveragesOptions, say: Say) -> Outcome:
     """From the rows that `tablec` has put on record: no method is run."""
-    found = recorded(asked.result)
-    sets = sorted({data for data, _, _, _ in found})
+    outcome = recorded(asked.result)
+    sets = sorted({data for data, _, _, _ in outcome})
     return Outcome(
         {"rows": asked.result, "data": ", ".join(sets)},
-        (decisions.table(decide(found), "What appendix C says of Tables C.3 and C.4"),),
+        (decisions.table(decide(outcome), "What appendix C says of Tables C.3 and C.4"),),
         (),
         (
             f"{len(sets)} data sets of the paper's eight have rows, with the settings on their cards",

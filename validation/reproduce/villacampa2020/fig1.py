@@ -99,7 +99,7 @@ def decide(
     heights = {score: np.asarray(rankdata(table, axis=2)) for score, table in tables.items()}  # (s, methods, alphas)
     means = {score: table.mean(axis=0) for score, table in heights.items()}
     colours = np.asarray(rankdata(tables["nll"], axis=1))  # among methods
-    place, half = {method: i for i, method in enumerate(methods)}, list(alphas).index(0.5)
+    place, scaled = {method: i for i, method in enumerate(methods)}, list(alphas).index(0.5)
     step = float(np.diff(alphas).max())
     of_nll: list[Decided] = []
     of_error: list[Decided] = []
@@ -112,7 +112,7 @@ def decide(
     pep = heights["nll"][:, place["pep"]]
     of_nll.append(among("fig1-pep-half", "pep", "nll", 0.4, 0.6))
     of_nll += [
-        surely("fig1-pep-half", f"PEP: rank at 0.5 less that at {alphas[j]:g}", pep[:, half].tolist(),
+        surely("fig1-pep-half", f"PEP: rank at 0.5 less that at {alphas[j]:g}", pep[:, scaled].tolist(),
                pep[:, j].tolist()) for j in (0, -1)
     ]  # fmt: skip
     of_nll += [among("fig1-apep-arpep", method, "nll", 0.6, 0.8) for method in ("apep", "arpep")]
@@ -127,7 +127,7 @@ def decide(
             for i in range(len(methods)):
                 column = np.array([(s.nll if score == "nll" else s.wrong / s.n_test)[i] for s in mine])
                 if np.isfinite(column).all() and len(mine) > 1:
-                    told = [surely("", "", column[:, half].tolist(), column[:, j].tolist()).held for j in (0, -1)]
+                    told = [surely("", "", column[:, scaled].tolist(), column[:, j].tolist()).held for j in (0, -1)]
                     count += all(told)
         text = f"methods on data sets of {len(methods) * len({name for name, _ in results})} whose {score} at 0.5 is "
         more.append(above("half-better", text + "below that at 0 and that at 1, each at 95 %", count, 0.5))
@@ -206,9 +206,11 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         for row in _scores(name, fraction, every, asked.methods, asked.alphas)
     ]
     notes += reductions(asked)
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if set(asked.methods) == set(setting.METHODS) and {0.0, 0.5, 1.0} <= set(asked.alphas) and len(settings) > 1:
-        said = (decisions.table(decide(results, asked.methods, asked.alphas), "What section 5.1 and appendix D say"),)
+        message = (
+            decisions.table(decide(results, asked.methods, asked.alphas), "What section 5.1 and appendix D say"),
+        )
     return Outcome(
         {
             "data": ", ".join(asked.datasets),
@@ -231,7 +233,7 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
                 tuple(rows),
                 "Averages over repetitions that have an optimum",
             ),
-            *said,
+            *message,
         ),
         tuple(
             Picture(

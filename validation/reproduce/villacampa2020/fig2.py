@@ -222,11 +222,11 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
         "distance from the boundary: mean over inducing points, to the nearest grid point where the predicted class "
         "changes; Fig. 2 prints no numbers",
     ]
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if len(asked.alphas) > 2 and all(
         (method, float(alpha)) in layouts for method in setting.METHODS for alpha in asked.alphas
     ):
-        said = (decisions.table(decide(layouts), "What section 5.2 says of the figure"),)
+        message = (decisions.table(decide(layouts), "What section 5.2 says of the figure"),)
     return Outcome(
         {
             "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {asked.n_test} test rows",
@@ -243,7 +243,7 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
                 tuple(rows),
                 "After training; points closer than 0.05 count once; before, the points are rows of the data",
             ),
-            *said,
+            *message,
         ),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),

@@ -229,9 +229,9 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
         notes.append(f"runs end after {asked.budget:g} s of training, if their {asked.n_steps} steps have not ended "
                      "before: -o budget=1e9")  # fmt: skip
     whole = {0.0, 0.3, 0.5, 0.8, 1.0} < set(asked.alphas) and set(asked.methods) == set(setting.METHODS)
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if whole and asked.n_run > 1 and all(len(courses) == asked.n_run for courses in kept.values()):
-        said = (decisions.table(decide(kept), "What section 5.3 and appendix D say of the curves"),)
+        message = (decisions.table(decide(kept), "What section 5.3 and appendix D say of the curves"),)
     notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 3 and D.9 print no numbers"]
     return Outcome(
         {
@@ -250,7 +250,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
                 "Where the runs end, averaged over those that have an optimum",
             ),
             Table("curves", ("m", "method", "alpha", "seconds", "nll", "error"), tuple(along), "Along the runs"),
-            *said,
+            *message,
         ),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),

@@ -322,9 +322,9 @@ def fig6(asked: Fig6Options, say: Say) -> Outcome:
     if np.isfinite(asked.budget):
         notes.append(f"a training is cut after {asked.budget:g} s, the paper's are not: -o budget=1e9")
     notes += [setting.LIMIT, setting.OPTIMISER, "Fig. 6 and 7 print no numbers"]
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if asked.n_run > 1 and set(asked.rules) == set(RULES) and min(asked.alphas) <= 0.2 and max(asked.alphas) >= 0.8:
-        said = (decisions.table(decide(runs), "What section 5.6 says of Fig. 6 and 7"),)
+        message = (decisions.table(decide(runs), "What section 5.6 says of Fig. 6 and 7"),)
     return Outcome(
         {
             "data": "waveform, generated: 100 rows first, 400 to choose from, 500 test rows",
@@ -348,7 +348,7 @@ def fig6(asked: Fig6Options, say: Say) -> Outcome:
                 tuple(every_row),
                 "Test error after each addition (Fig. 6), and how far it has fallen (Fig. 7)",
             ),
-            *said,
+            *message,
         ),
         tuple(
             Picture(

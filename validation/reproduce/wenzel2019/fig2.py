@@ -226,9 +226,9 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
                 for field, title in (("error", "prediction error"), ("nll", "negative log-likelihood"))
             )  # fmt: skip
         pictures.append(Picture(f"{name}, first fold", METHODS, panels))
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if asked.n_run > 1 and set(FIRST) < value.keys():
-        said = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
+        message = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
     if asked.n_run < 10:
         notes.append(f"{asked.n_run} folds of the paper's ten")
     notes.append("SUSY, the third set of Fig. 2, has no copy at hand")
@@ -243,7 +243,7 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
                 tuple(rows),
                 f"Means over folds; near: from there on the negative log-likelihood is within {_NEAR:g} of its end",
             ),
-            *said,
+            *message,
         ),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),

@@ -90,7 +90,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     X, X_test = standardise(data.X[split.train], data.X[split.test])
     rows: list[tuple[object, ...]] = []
     pictures = []
-    found: dict[str, Mapping[int, Curve]] = {}
+    result: dict[str, Mapping[int, Curve]] = {}
     for method in asked.methods:
         curves = inducing_point_study(
             lambda size, method=method: binary_classifier(  # type: ignore[misc]
@@ -103,7 +103,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
             data.y[split.test],
             say=lambda text, head=f"{asked.dataset}, {method}": say(f"{head}, {text}"),  # type: ignore[misc]
         )
-        found[method] = curves
+        result[method] = curves
         rows += [
             (method, size, float(t), float(e), float(nll))
             for size, curve in curves.items()
@@ -123,9 +123,9 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     notes = [how] if how else []
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's")
-    said: tuple[Table, ...] = ()
+    message: tuple[Table, ...] = ()
     if set(asked.methods) == set(METHODS) and 32 in asked.m and len(asked.m) > 2:
-        said = (decisions.table(decide(found), "What section 5.3 says of the curves"),)
+        message = (decisions.table(decide(result), "What section 5.3 says of the curves"),)
     notes.append("one split; hyper-parameters are learned along the way from the training rows")
     return Outcome(
         {
@@ -135,7 +135,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
         },
         (
             Table("curves", ("method", "m", "seconds", "error", "nll"), tuple(rows), "Scores along the training runs"),
-            *said,
+            *message,
         ),
         tuple(pictures),
         tuple(notes),
