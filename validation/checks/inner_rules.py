@@ -98,6 +98,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             not right, f"changes of {shares} of what is left open: {doubt or 'no doubt'}", "reference", "sentences"
         )
 
+    for beside, there in ((True, 2.0), (False, 2.0), (True, 1.0)):
+        doubled = iter((1.0, there, there))
+        doubt = _neighbours.rounding_doubt(
+            lambda _, doubled=doubled: {"the answer": _neighbours.Answer(np.array([4.0 * next(doubled)]), 0.0)},
+            _Prior(1.0, np.ones(1)), singular, beside,
+        )  # fmt: skip
+        told = "a start beside the optimum and last digits" if beside else "last digits"
+        right = doubt == "" if there == 1.0 else doubt.startswith(told) and "by 1.0e+00," in doubt
+        yield flaws(
+            not right, f"an answer {there:g} times as large, beside {beside}: {doubt}", "reference", "sentences"
+        )
+
 
 # -- sweeps -------------------------------------------------------------------------------------------------------
 
@@ -375,3 +387,140 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     across = in_logs - in_logs.mean(axis=1, keepdims=True)
     wanted = 0.5 * each**2 * float(np.sum(across**2))  # across the common factor the prior's curvature is 1 / each^2
     yield Compared(abs(told / wanted - 1.0), 1e-12, f"{wanted:.3f} nat for two functions", "fast", "definition")
+
+
+@check(
+    "identity/apep/step_lengths",
+    paper="villacampa2020",
+    question="Are residual and length of a step those of its change of q, in the metric of q?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._ascent import step_length
+    from reference.villacampa2020.posterior import Gaussians, Natural
+
+    rng = np.random.default_rng(101)
+    for by_mean in (0.0, 1.0, 30.0):
+        A, B = rng.standard_normal((2, 3, 4, 4))
+        V, dT = A @ np.swapaxes(A, 1, 2) + np.eye(4), B + np.swapaxes(B, 1, 2)
+        m, dt = rng.standard_normal((2, 3, 4))
+        dt = np.einsum("kij,kj->ki", dT, m) + by_mean * dt
+        residual, length = step_length(Natural(dT, dt), Gaussians(m, V))
+        parts = []
+        for k in range(3):
+            root = np.linalg.cholesky(V[k])
+            parts.append((np.sum((root.T @ dT[k] @ root) ** 2), np.sum((root.T @ (dt[k] - dT[k] @ m[k])) ** 2)))
+        own = np.array(parts)
+        wanted = float(np.sqrt(own.max())), float(np.sqrt(0.5 * own[:, 0].sum() + own[:, 1].sum()))
+        gap = max(abs(residual / wanted[0] - 1.0), abs(length / wanted[1] - 1.0))
+        yield Compared(gap, 1e-10, f"means that move by {by_mean:g}", "reference", "definition")
+
+
+@check(
+    "identity/pep/improper_rows",
+    paper="villacampa2020",
+    question="Is each datum without a cavity counted once, and left where it was, and its halvings not endless?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.linalg import NotPositiveDefiniteError
+    from fast.core.values import Data, Prior
+    from fast.methods import pep
+    from fast.sparse_classes import power_factors
+    from fast.sparse_classes.projections import ScalarMoments
+
+    rng = np.random.default_rng(102)
+    y, shape = np.array([0, 2, 1, 0, 1]), (5, 3)
+    moments = ScalarMoments(rng.standard_normal(shape), rng.uniform(0.5, 2.0, shape))
+    factors = power_factors.PowerDatum(0.5, 0.05)
+    for rows in ((), (1,), (0, 3)):
+        sites = 0.1 * np.ones(shape), 0.2 * rng.standard_normal(shape)
+        for row in rows:
+            sites[0][row, 1] = 1.01 / (0.5 * moments.var[row, 1])
+        told = factors.visit(y, moments, 0.2 * np.ones(shape), sites)
+        moved = [bool((told.target[0][i] != sites[0][i]).any()) for i in range(5)]
+        wrong = told.n_improper != len(rows) or moved != [i not in rows for i in range(5)]
+        wrong |= bool(np.isfinite(told.value)) == bool(rows)
+        yield flaws(bool(wrong), f"rows {rows} have no cavity: {told.n_improper} counted", "fast", "data")
+
+    asked = tiny("threshold errors")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    run = pep.fit(
+        Data(asked.X, asked.y, asked.n_classes), prior, pep.PEPOptions(epsilon=0.05, alpha=0.5, max_iterations=2)
+    ).run
+    down, still = -np.array([np.eye(4)] * 3), np.zeros((3, 4))
+    least = min(float(np.linalg.eigvalsh(np.tril(P) + np.tril(P, -1).T)[0]) for P in run.q.precision)
+    before = run.q
+    taken, halvings = run._move_damped(8.0 * least * down, still, 0.9)
+    # the largest of .9, .45, ... below 1/8
+    yield flaws(
+        (taken, halvings) != (0.9 / 8.0, 3), f"a precision that an eighth of the step keeps: {taken:g}", "fast", "steps"
+    )
+    run.q = before
+    try:
+        run._move_damped(1e40 * down, still, 1.0)
+        wrong = True
+    except NotPositiveDefiniteError:
+        wrong = run.q is not before
+    yield flaws(wrong, "no step at all keeps it: refused, and q stands where it was", "fast", "steps")
+
+
+@check(
+    "identity/gibbs-probit/far_tails",
+    paper="riihimaki2013",
+    question="Does an exponential become the excess whose tail it is, beyond ten standard deviations too?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import univariate_truncated as tail
+
+    nodes, weights = np.polynomial.laguerre.laggauss(60)
+    bound = np.array([-3.0, 0.5, 4.0, tail._FAR + 0.1, 20.0, 40.0, 1e3])
+    for drop in (1e-3, 0.4, 3.0, 30.0):
+        excess = tail._far(bound[3:], np.full(4, drop))
+        # Q(z) = phi(z)/z int exp(-t - t^2 / (2 z^2)) dt, so that logarithms of ratios keep their digits
+        far = bound[3:]
+        there = far + excess
+        log_tail = [np.log(np.exp(-0.5 * (nodes / z[:, None]) ** 2) @ weights) - np.log(z) for z in (far, there)]
+        fallen = excess * (far + 0.5 * excess) + log_tail[0] - log_tail[1]
+        yield Compared(
+            float(np.abs(fallen / drop - 1.0).max()), 1e-9, f"log Q falls by {drop:g}", "gibbs", "definition"
+        )
+
+
+@check(
+    "identity/vi-jj/looked_at_once",
+    paper="izmailov2016",
+    question="Is a block of data looked at once where its rows are kept, and in each sweep where they are not?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.likelihood import sobol_rule
+    from fast.methods import vi_jj
+    from fast.one_latent.quadratic_sweep import BlockPrior
+
+    asked = tiny("logit many")
+    assert asked.Z is not None
+    prior, compute = Prior(1.7, np.array([0.9, 1.4]), 0.2, 2e-3, asked.Z[0]), BlockPrior._compute
+    looked = []
+    for budget in (2**26, 1):
+        starts: list[int] = []
+
+        def counted(self: Any, start: int, stop: int, starts: list[int] = starts) -> Any:
+            starts.append(start)
+            return compute(self, start, stop)
+
+        with mock.patch.object(BlockPrior, "_compute", counted):
+            made = vi_jj.JJOptions(max_iterations=3, block_size=64, memory_budget=budget)
+            vi_jj.fit(Data(asked.X, asked.y), prior, made)
+        looked.append({start: starts.count(start) for start in sorted(set(starts))})
+    yield flaws(looked[0] != {0: 1, 64: 1, 128: 1}, f"kept: {looked[0]}", "fast", "looks")
+    yield flaws(min(looked[1].values()) < 3, f"not kept: {looked[1]}", "fast", "looks")
+    shared = sobol_rule.uniform_points(2, 64), sobol_rule.normal_points(2, 64)
+    yield flaws(
+        any(part.flags.writeable for part in shared),
+        "points that all calls share cannot be written to",
+        "fast",
+        "arrays",
+    )
