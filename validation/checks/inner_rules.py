@@ -12,6 +12,8 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import log_ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import tiny
@@ -100,12 +102,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     for beside, there in ((True, 2.0), (False, 2.0), (True, 1.0)):
         doubled = iter((1.0, there, there))
-        doubt = _neighbours.rounding_doubt(
-            lambda _, doubled=doubled: {"the answer": _neighbours.Answer(np.array([4.0 * next(doubled)]), 0.0)},
-            _Prior(1.0, np.ones(1)), singular, beside,
-        )  # fmt: skip
-        told = "a start beside the optimum and last digits" if beside else "last digits"
-        right = doubt == "" if there == 1.0 else doubt.startswith(told) and "by 1.0e+00," in doubt
+
+        def twice(_: Any, doubled: Any = doubled) -> dict[str, Any]:
+            return {"the answer": _neighbours.Answer(np.array([4.0 * next(doubled)]), 0.0)}
+
+        doubt = _neighbours.rounding_doubt(twice, _Prior(1.0, np.ones(1)), singular, beside)
+        begins = "a start beside the optimum and last digits" if beside else "last digits"
+        right = doubt == "" if there == 1.0 else doubt.startswith(begins) and "by 1.0e+00," in doubt
         yield flaws(
             not right, f"an answer {there:g} times as large, beside {beside}: {doubt}", "reference", "sentences"
         )
@@ -524,3 +527,161 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         "fast",
         "arrays",
     )
+
+
+@check(
+    "identity/ep/unlike_widths",
+    paper="villacampa2017",
+    question="Is the probability of the largest value that of a rule cut at every class, however unlike their widths?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood.largest import argmax_moments
+
+    rng = np.random.default_rng(103)
+    n, C = 500, 4
+    mean = rng.standard_normal((n, C)) * np.exp(rng.uniform(-2.0, 3.0, (n, 1)))
+    var, y = np.exp(rng.uniform(-12.0, 6.0, (n, C))), rng.integers(0, C, n)
+    rows = np.arange(n)
+    behind = (mean - mean[rows, y][:, None]) / np.sqrt(var + var[rows, y][:, None])
+    reached = (behind < 5.0).all(axis=1)  # where the label's class may win within thirteen of its deviations
+    mean, var, y = mean[reached], var[reached], y[reached]
+    told = argmax_moments(mean, var, y)
+    assert told.derivative is not None
+    x, w = np.polynomial.legendre.leggauss(16)
+    gaps = []
+    for i in range(len(y)):
+        others = np.delete(np.arange(C), y[i])
+        m, s, m_y, s_y = mean[i, others], np.sqrt(var[i, others]), mean[i, y[i]], np.sqrt(var[i, y[i]])
+        cuts = np.concatenate(
+            [m_y + s_y * np.arange(-13.0, 14.0), (m[:, None] + s[:, None] * np.arange(-9.0, 10.0)).ravel()]
+        )
+        cuts = np.unique(np.clip(cuts, m_y - 13.0 * s_y, m_y + 13.0 * s_y))
+        half, middle = 0.5 * np.diff(cuts), 0.5 * (cuts[1:] + cuts[:-1])
+        f = (middle[:, None] + half[:, None] * x).ravel()
+        weight = (half[:, None] * w).ravel()
+        z = (f[:, None] - m) / s
+        log_terms = -0.5 * ((f - m_y) / s_y) ** 2 - np.log(s_y) - 0.5 * np.log(2.0 * np.pi) + log_ndtr(z).sum(axis=1)
+        top = log_terms.max()
+        mass = weight * np.exp(log_terms - top)
+        log_P = top + np.log(mass.sum())
+        hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
+        by_mean = -(mass @ hazard) / mass.sum()  # times s: in deviations
+        gaps.append(
+            (abs(told.log_mass[i] - log_P) / max(1.0, -log_P), np.abs(told.derivative[i, others] * s - by_mean).max())
+        )
+    worst = np.array(gaps).max(axis=0)
+    yield Compared(
+        float(worst[0]), 1e-11, f"log P of {len(y)} data, widths up to 8000 times apart", "fast", "definition"
+    )
+    yield Compared(float(worst[1]), 1e-10, "derivatives by the means, in deviations", "fast", "definition")
+
+
+@check(
+    "identity/ep/learned_density",
+    paper="villacampa2017",
+    question="Do steps of a prior follow the gradient of log Z and of the density of its parameters, added?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from importlib import import_module
+
+    from fast.core.hyperprior import Hyperprior
+    from fast.core.values import Data, Prior
+    from fast.sparse_classes import training
+
+    step = training.adam_step
+    for method, name, more in (
+        ("ep", "EPOptions", {}), ("sep", "SEPOptions", {}), ("pep", "PEPOptions", {"epsilon": 0.05}),
+    ):  # fmt: skip
+        module = import_module(f"fast.methods.{method}")
+        asked = tiny("threshold errors" if more else "threshold")
+        prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+        gradients: dict[bool, list[Array]] = {False: [], True: []}
+        for dense in gradients:
+
+            def watched(gradient: Array, *rest: Any, into: list[Array] = gradients[dense], **given: Any) -> Any:
+                into.append(np.array(gradient))
+                return step(gradient, *rest, **given)
+
+            density = Hyperprior({"variance": ("log-normal", 0.7, 2.0)}, map_density="log") if dense else None
+            made = getattr(module, name)(
+                learn=("variance", "noise"),
+                batches=[[0, 3, 5], [1, 2, 6]],
+                optimizer="adam",
+                hyperprior=density,
+                **more,
+            )
+            with mock.patch.object(training, "adam_step", watched):
+                module.fit(Data(asked.X, asked.y, asked.n_classes), prior, made)
+        by_density = np.concatenate([-np.log(np.asarray(asked.variance) / 2.0) / 0.7**2, np.zeros(asked.n_classes)])
+        gap = float(np.abs(gradients[True][0] - gradients[False][0] - by_density).max())
+        yield Compared(
+            gap, 1e-11, f"{method}: the first step's gradient with the density and without", "fast", "definition"
+        )
+
+
+@check(
+    "identity/qep/refused_sites",
+    paper="riihimaki2013",
+    question="Is a datum without a site counted and left, and an ascent that is cut short not called an optimum?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.riihimaki2013 import qep
+    from reference.villacampa2020 import fit_gaussian_factor
+    from validation.solve import solve
+
+    asked = tiny("multinomial-probit full")
+    propose = qep.QuadratureEP._propose
+
+    def refused(self: Any, i: int, without: Any) -> Any:
+        return None if i == 2 else propose(self, i, without)
+
+    given = {"max_iterations": 2, "nodes": 6, "gradients": False}
+    plain = solve("reference", "qep", asked, **given)
+    with mock.patch.object(qep.QuadratureEP, "_propose", refused):
+        told = solve("reference", "qep", asked, **given)
+    wrong = plain.n_improper != 0 or told.n_improper != 2 or bool(np.any(told.local["lambda_tilde"][2]))
+    yield flaws(bool(wrong), f"two sweeps without datum 2: {told.n_improper} counted", "reference", "sites")
+    errors = tiny("threshold errors")
+    end = solve("reference", "apep", errors, tied_factor="gaussian", alpha=0.5, max_iterations=2)
+    stopped = end.settings["optimum"]
+    yield flaws(
+        end.converged or stopped != fit_gaussian_factor.NOT_REACHED, f"two iterations: {stopped}", "reference", "ends"
+    )
+
+
+@check(
+    "identity/vi-jj/distance_left",
+    paper="izmailov2016",
+    question="Is what plain sweeps leave the sum of the steps to come, and the draw of a density a draw of it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import vi_jj
+    from gibbs.core.hyperpriors import Hyperprior, draw
+
+    for rate in (0.3, 0.9):
+        steps = iter(2.0 * rate ** np.arange(400))
+        end = SimpleNamespace(value=0.0)
+        state = cast("Any", SimpleNamespace(update=lambda steps=steps: float(next(steps)), end=end))
+        trace, residual, converged = vi_jj._plain(state, 1e-4, 400, None)
+        # step k is 2 rate^(k - 1), and all steps from it on add up to that over 1 - rate
+        wanted = 2.0 * rate ** (len(trace) - 1) / (1.0 - rate)
+        wrong = not converged or wanted > 1e-4 or wanted / rate <= 1e-4
+        yield flaws(wrong, f"steps that fall by {rate:g}: ended after {len(trace)}", "fast", "sweeps")
+        yield Compared(abs(residual / wanted - 1.0), 1e-10, f"steps that fall by {rate:g}", "fast", "definition")
+
+    n = 40_000
+    for family, df, law in (("half-student-t", 4.0, stats.t(4.0)), ("log-normal", 0.7, stats.norm(scale=0.7))):
+        for root in (False, True):
+            x = draw(np.random.default_rng(104), Hyperprior(family, df, 3.0, root), n)
+            x = np.sqrt(x) if root else x
+            below = [0.1, 0.3, 0.5, 0.7, 0.9]
+            quantiles = law.ppf(0.5 + 0.5 * np.array(below)) if family == "half-student-t" else np.exp(law.ppf(below))
+            share = (x[:, None] < 3.0 * quantiles).mean(axis=0)
+            z = (share - below) / np.sqrt(np.array(below) * (1.0 - np.array(below)) / n)
+            # ten z at a level of 1e-4 by Bonferroni; draws of another scale or shape are tens of deviations off
+            why = f"{family}, root {root}: shares below quantiles"
+            yield Compared(float(np.abs(z).max()), 4.42, why, "gibbs", "scipy.stats", "z")
