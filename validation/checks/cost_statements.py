@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,6 +321,38 @@ def _(context: Context) -> Iterable[Outcome]:
     yield _degree("in n_in", [count(3, 5, sweeps) for sweeps in (1, 2, 3)], 1)
 
 
+@says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "Take VB's expectations n (c - 1) n_q values of Φ?")
+def _(context: Context) -> Iterable[Outcome]:
+    def count(n: int, D: int, fineness: float = 1.0) -> float:
+        from fast.likelihood import region
+
+        sizes: list[int] = []
+
+        def counted(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            def call(z: Any) -> Any:
+                sizes.append(z.size)
+                return function(z)
+
+            return call
+
+        # narrow in u beside N(u; 0, 1), so that the number of nodes is that of the Gaussian
+        a, b = np.random.default_rng(0).standard_normal((n, D)), np.full((n, D), 1e-3)
+        with (
+            mock.patch.object(region, "log_ndtr", counted(region.log_ndtr)),
+            mock.patch.object(region, "hazard", counted(region.hazard)),
+            mock.patch.object(region, "_STEP", region._STEP / fineness),
+            mock.patch.object(region, "_mode", lambda a, b: np.zeros(len(a))),
+        ):
+            region.region_moments(a, b, moments=True)
+        return float(sum(sizes))
+
+    yield _degree("in n", [count(n, 3) for n in (5, 7, 9, 11)], 1)
+    yield _degree("in c - 1", [count(7, D) for D in (1, 2, 3, 4)], 1)
+    order = _order_between(count(7, 3, 32.0), count(7, 3, 256.0), 8.0)
+    # nodes come by eights, and one in the middle
+    yield Compared(abs(order - 1.0), 0.03, f"order {order:.3f} in n_q", "paper", "counts")
+
+
 @says_at_length("riihimaki2013", "laplace", "cost-la-likelihood", "Take Laplace's derivatives n c operations?")
 def _(context: Context) -> Iterable[Outcome]:
     def count(n: int, c: int) -> float:
@@ -392,6 +425,15 @@ def _held(method: str, n: int, m: int, C: int) -> float:
 
 def _order_between(small: float, large: float, factor: float) -> float:
     return float(np.log(large / small) / np.log(factor))
+
+
+@says_at_length("villacampa2017", "sep", "sep-memory-factor", "Does SEP hold 1/n of the memory of EP, n the factors?")
+def _(context: Context) -> Iterable[Outcome]:
+    ratios = [_held("ep", n, 40, 3) / _held("sep", n, 40, 3) for n in (1000, 4000)]
+    order = _order_between(*ratios, 4.0)
+    # K_ZZ and its factors are held by both, and are a twentieth of what EP holds of a thousand data
+    yield Compared(abs(order - 1.0), 0.15, f"EP over SEP {ratios[0]:.3g} and {ratios[1]:.3g}: order {order:.3f} in N",
+                   "paper", "bytes held")  # fmt: skip
 
 
 @says_at_length("villacampa2017", "ep", "cost-ep-memory", "Does EP hold N M C numbers?")
