@@ -37,8 +37,8 @@ from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.vi_jj import Bound
 from fast.one_latent.predict import Prediction, logit_prediction, sparse_latent
 from fast.one_latent.prior import Whitened, whiten
-from fast.one_latent.quadratic_sweep import Collapsed, LocalQuadratic, block_moments, optimum, spread_of
-from fast.one_latent.quadratic_sweep import Spread as Given
+from fast.one_latent.quadratic_sweep import Collapsed, LocalQuadratic, block_moments, factored, optimum
+from fast.one_latent.quadratic_sweep import Factored as Given
 
 _TILE = 1024  # rows that are projected at a time
 _PATIENCE = 20  # sweeps without a smaller step, after which rounding is what is left
@@ -291,7 +291,7 @@ def fit(
     with spread(rows, partial(look, points=points, method=method), client) as leaves:
         leaves = kept(leaves, checkpoint, method, prior, options)
         while True:
-            given = spread_of(before)
+            given = factored(before)
             B, natural, constant = leaves.total(SWEEP, State(packed(given.factor), given.half_mean))
             precision = unpacked(B, m)
             precision.flat[:: m + 1] += 1.0

@@ -48,7 +48,7 @@ def other_classes(y: IntArray, n_classes: int) -> IntArray:
     return index + (index >= y[:, None])
 
 
-def spread(y: IntArray, others: IntArray, values: FloatArray) -> FloatArray:
+def scatter(y: IntArray, others: IntArray, values: FloatArray) -> FloatArray:
     """B_i values: the sum goes to the label's class, minus each entry to its own. (n, D) to (n, C).
 
     Parameters
@@ -99,7 +99,7 @@ def outer_sites(y: IntArray, others: IntArray, alpha_tilde: FloatArray, beta_til
     total = 1.0 + alpha_tilde.sum(axis=1)
     shift = beta_tilde.sum(axis=1) / total
     # the label's entry is the sum of the others with a minus: 1'nu = 0 to the last bit that matters
-    return OuterSites(precision, spread(y, others, beta_tilde - alpha_tilde * shift[:, None]))
+    return OuterSites(precision, scatter(y, others, beta_tilde - alpha_tilde * shift[:, None]))
 
 
 @equation("riihimaki2013", "12", "B-site")

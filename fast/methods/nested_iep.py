@@ -16,7 +16,7 @@ from fast.core.values import Data, Prior
 from fast.full_classes.couplings import evidence_gradients, marginal_covariances
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
 from fast.full_classes.inner_ep import distribution_with, log_normaliser, parallel_refresh, run
-from fast.full_classes.nested_sites import differences, other_classes, spread
+from fast.full_classes.nested_sites import differences, other_classes, scatter
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
 from fast.methods.nested_ep import DEFAULTS, NestedEPPosterior, NestedOptions
@@ -59,7 +59,7 @@ def independent_update(
     inverse_score = score - np.einsum(
         "nji,nj->ni", whitened, np.einsum("nij,nj->ni", whitened, np.einsum("nij,nj->ni", cavity.cov, score))
     )
-    t = spread(y, others, inverse_score)
+    t = scatter(y, others, inverse_score)
     ratio = 1.0 - cavity_var * q
     return q / ratio, (t + cavity_mean * q) / ratio
 

@@ -31,7 +31,7 @@ from fast.full_classes.nested_sites import (
     integrated_sites,
     other_classes,
     outer_sites,
-    spread,
+    scatter,
 )
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
@@ -114,8 +114,8 @@ class _QEP:
         sites_h = integrated_sites(*pair)
         values, vectors = spectrum(sites_h.precision, "site precisions")
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        loads = np.stack([spread(y, others, roots[:, :, a]) for a in range(roots.shape[2])], axis=2)
-        location = spread(y, others, sites_h.location)
+        loads = np.stack([scatter(y, others, roots[:, :, a]) for a in range(roots.shape[2])], axis=2)
+        location = scatter(y, others, sites_h.location)
         dense = condition_dense(prior, loads, location)
         classes = range(prior.n_classes)
         prior_var = np.column_stack([prior.K(k).diagonal() for k in classes])
@@ -230,9 +230,9 @@ def fit_qep(data: Data, prior: Prior, options: QEPOptions = DEFAULTS) -> Quadrat
     state = end.state
     matrices = method.matrices(end.sites[0])
     sites = integrated_sites(matrices, end.sites[1])
-    columns = [spread(prepared.y, method.others, sites.precision[:, :, a]) for a in range(D)]
+    columns = [scatter(prepared.y, method.others, sites.precision[:, :, a]) for a in range(D)]
     halved = np.stack(columns, axis=2)  # B S
-    rows = [spread(prepared.y, method.others, halved[:, k]) for k in range(prepared.n_classes)]
+    rows = [scatter(prepared.y, method.others, halved[:, k]) for k in range(prepared.n_classes)]
     return QuadratureEPPosterior(
         prepared,
         state.posterior,

@@ -31,7 +31,7 @@ from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
 from fast.full_classes.learning import ClassSearch, Searched, learned_logarithms, search
-from fast.full_classes.nested_sites import other_classes, spread
+from fast.full_classes.nested_sites import other_classes, scatter
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
@@ -93,7 +93,7 @@ def region_terms(mean: FloatArray, y: IntArray, *, curvature: bool = False) -> R
     h = mean[np.arange(y.size), y][:, None] - np.take_along_axis(mean, others, axis=1)
     moments = region_moments(h, np.ones_like(h), moments=True, curvature=curvature)
     assert moments.hazards is not None
-    return RegionTerms(float(moments.log_mass.sum()), spread(y, others, moments.hazards), moments.curvature)
+    return RegionTerms(float(moments.log_mass.sum()), scatter(y, others, moments.hazards), moments.curvature)
 
 
 def _times(prior: MulticlassPrior, weights: FloatArray) -> FloatArray:
@@ -111,7 +111,7 @@ def _solve(
     def by_H(values: FloatArray) -> FloatArray:
         table = values.T
         h = table[rows, y][:, None] - np.take_along_axis(table, others, axis=1)
-        return spread(y, others, np.einsum("nij,nj->ni", curvature, h)).T
+        return scatter(y, others, np.einsum("nij,nj->ni", curvature, h)).T
 
     x, K_x = np.zeros_like(rhs), np.zeros_like(rhs)
     r = rhs.copy()

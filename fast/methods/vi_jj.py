@@ -39,7 +39,7 @@ from fast.one_latent.quadratic_search import (
     prepare,
     stage_two,
 )
-from fast.one_latent.quadratic_sweep import Prepared, evaluate, gradients_at, moments, spread_of
+from fast.one_latent.quadratic_sweep import Prepared, evaluate, factored, gradients_at, moments
 
 _ALL = 15_000  # evaluations and iterations of a search that goes to its end
 
@@ -165,7 +165,7 @@ def _fit(
             last = evaluate(prepared, Bound(), state.xi)
         else:
             last = Evaluation(
-                state.end.factor, state.end.weights, *moments(prepared, spread_of(state.end)), state.end.value
+                state.end.factor, state.end.weights, *moments(prepared, factored(state.end)), state.end.value
             )
         return _posterior(prepared, state.xi, last, np.array(trace), residual, converged, None)
     joint = partial(joint_search, learn=chosen, local_gradient=local_gradient)

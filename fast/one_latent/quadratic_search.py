@@ -23,15 +23,15 @@ from fast.one_latent.prior import Evaluation, FullPrior
 from fast.one_latent.quadratic_sweep import (
     BlockPrior,
     Collapsed,
+    Factored,
     LocalQuadratic,
     Prepared,
-    Spread,
     carried,
     collapsed,
     evaluate,
+    factored,
     gradients_at,
     moments,
-    spread_of,
     sweep,
     unit_covariance,
 )
@@ -147,7 +147,7 @@ class Alternation:
     xi: FloatArray  # (n,)
     end: Collapsed | None = None
     hyperprior: Hyperprior | None = None  # of what stage 2 learns
-    _spread: Spread | None = None
+    _q: Factored | None = None
     _moments: tuple[FloatArray, FloatArray] | None = None  # full GP: they do not see the kernel
 
     @classmethod
@@ -159,7 +159,7 @@ class Alternation:
         if isinstance(prior, FullPrior):
             result._moments = initial_moments(prior)
         else:
-            result._spread = unit_covariance(prior)
+            result._q = unit_covariance(prior)
         return result
 
     def update(self) -> float:
@@ -172,8 +172,8 @@ class Alternation:
             self.xi = result
             self._full()
             return change
-        step = sweep(self.prior, self.local_quadratic, self.xi, self._spread)
-        self.end, self._spread = step.end, spread_of(step.end)
+        step = sweep(self.prior, self.local_quadratic, self.xi, self._q)
+        self.end, self._q = step.end, factored(step.end)
         return step.change
 
     def _full(self) -> None:
@@ -188,14 +188,14 @@ class Alternation:
             self._full()
         else:
             self.end = sweep(self.prior, self.local_quadratic, xi).end
-            self._spread = spread_of(self.end)
+            self._q = factored(self.end)
 
     def move(self, prior: Prepared) -> None:
         """Another kernel, mu and Sigma held."""
         if not isinstance(prior, FullPrior):
             assert self.end is not None
             assert isinstance(self.prior, BlockPrior)
-            self._spread = carried(self.end, self.prior.chol_K, prior.chol_K)
+            self._q = carried(self.end, self.prior.chol_K, prior.chol_K)
         self.prior = prior
 
 
@@ -318,7 +318,7 @@ def joint_search(
             state_at = evaluate(prior, state.local_quadratic, xi)
             mean, var = state_at.latent_mean, state_at.latent_var
         else:
-            mean, var = moments(prior, spread_of(end))
+            mean, var = moments(prior, factored(end))
         derivative[size:] = local_gradient(xi, mean, var)
         log_prior, by_prior = packing.prior(moved)
         if size:

@@ -52,7 +52,7 @@ class Collapsed(NamedTuple):
     value: float
 
 
-class Spread(NamedTuple):
+class Factored(NamedTuple):
     """A q(v) whose moments are asked for: E f = a'R^-T w, Var f = cond_var + |R^-1 a|^2 (R' for R if transposed)."""
 
     factor: FloatArray
@@ -103,27 +103,27 @@ class BlockPrior(SparsePrior):
 Prepared = BlockPrior | FullPrior
 
 
-def unit_covariance(prior: BlockPrior) -> Spread:
+def unit_covariance(prior: BlockPrior) -> Factored:
     """q(u) = N(0, I), the start of Algorithm 1: E f = 0, Var f = cond_var + |L^-T a|^2.
 
     Parameters
     ----------
     prior    the training data
     """
-    return Spread(prior.chol_K, np.zeros(prior.Z.shape[0]), True)
+    return Factored(prior.chol_K, np.zeros(prior.Z.shape[0]), True)
 
 
-def spread_of(end: Collapsed) -> Spread:
+def factored(end: Collapsed) -> Factored:
     """The q of a sweep, for the next one.
 
     Parameters
     ----------
     end    of the sweep before
     """
-    return Spread(end.factor, solve_vector(end.factor, end.natural), False)
+    return Factored(end.factor, solve_vector(end.factor, end.natural), False)
 
 
-def carried(end: Collapsed, chol_K: FloatArray, new_chol_K: FloatArray) -> Spread:
+def carried(end: Collapsed, chol_K: FloatArray, new_chol_K: FloatArray) -> Factored:
     """The same mu and Sigma seen under another kernel. Time 4 m^3.
 
     Parameters
@@ -134,15 +134,15 @@ def carried(end: Collapsed, chol_K: FloatArray, new_chol_K: FloatArray) -> Sprea
     """
     moved = move_kernel(end.natural, end.factor @ end.factor.T, chol_K, new_chol_K)
     factor = factor_precision(moved.precision)
-    return Spread(factor, solve_vector(factor, moved.shift), False)
+    return Factored(factor, solve_vector(factor, moved.shift), False)
 
 
-def block_moments(spread: Spread, leaf_data: Whitened, buffer: FloatArray) -> tuple[FloatArray, FloatArray]:
+def block_moments(q: Factored, leaf_data: Whitened, buffer: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of f_i over a block: izmailov2016 (10), whitened. Time b m^2.
 
     Parameters
     ----------
-    spread                 q(v)
+    q                 q(v)
     leaf_data                  rows and cond_var of the block
     buffer : (b, m)        padded; overwritten
     """
@@ -150,8 +150,8 @@ def block_moments(spread: Spread, leaf_data: Whitened, buffer: FloatArray) -> tu
     work = buffer[: padded(size)]
     work[:size] = leaf_data.rows
     work[size:] = 0.0
-    whitened = solve_rows(spread.factor, work, transposed=spread.transposed)[:size]
-    return whitened @ spread.half_mean, squared_norms(whitened) + leaf_data.cond_var
+    whitened = solve_rows(q.factor, work, transposed=q.transposed)[:size]
+    return whitened @ q.half_mean, squared_norms(whitened) + leaf_data.cond_var
 
 
 @equation("izmailov2016", "12", "13", "14", "17", "18", "19")
@@ -171,7 +171,7 @@ def optimum(precision: FloatArray, natural: FloatArray, constant: float) -> Coll
     return Collapsed(factor, natural, solve_vector(factor, shift, transposed=True), value)
 
 
-def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, spread: Spread | None = None) -> Sweep:
+def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, q: Factored | None = None) -> Sweep:
     """q at its optimum given xi; if a q is given, xi is taken from it first and written into the array.
 
     One visit of every block. Calls a block: (dtrsm (m, m) with (m, b), squared norms, product with a vector,) the
@@ -182,7 +182,7 @@ def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, sp
     prior         the training data
     local_quadratic       family of quadratics
     xi : (n,)     local parameters, overwritten if a q is given
-    spread        q before, or None: xi as it is
+    q        q before, or None: xi as it is
 
     Raises
     ------
@@ -194,8 +194,8 @@ def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, sp
     constant = change = 0.0
     for start, stop in block_edges(n, prior.block_size):
         projected, part = prior.look(start, stop), slice(start, stop)
-        if spread is not None:
-            mean, var = block_moments(spread, projected, buffer)
+        if q is not None:
+            mean, var = block_moments(q, projected, buffer)
             result = local_quadratic.local(mean, var)
             if not np.isfinite(result).all():
                 raise ValueError(
@@ -246,19 +246,19 @@ def collapsed(prior: Prepared, local_quadratic: LocalQuadratic, xi: FloatArray) 
     return Collapsed(result.factor, local_quadratic.at(prior.y_sign, xi).shift, result.weights, result.elbo)
 
 
-def moments(prior: BlockPrior, spread: Spread) -> tuple[FloatArray, FloatArray]:
+def moments(prior: BlockPrior, q: Factored) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of every f_i: (n,) each. Time n m^2.
 
     Parameters
     ----------
     prior     the training data
-    spread    q(v)
+    q    q(v)
     """
     n, m = prior.y_sign.size, prior.Z.shape[0]
     buffer = np.empty((min(padded(n), padded(prior.block_size)), m))
     mean, var = np.empty(n), np.empty(n)
     for start, stop in block_edges(n, prior.block_size):
-        mean[start:stop], var[start:stop] = block_moments(spread, prior.look(start, stop), buffer)
+        mean[start:stop], var[start:stop] = block_moments(q, prior.look(start, stop), buffer)
     return mean, var
 
 

@@ -125,8 +125,8 @@ def moments(chol_K: FloatArray, factor: FloatArray, weights: FloatArray) -> Mome
     weights : (m,)      p
     """
     # a copy even for m = 1, where one order of memory is the other: the solve is in place
-    spread = solve_rows(factor, np.array(chol_K, order="C"))  # row i: R^-1 (row i of L)
-    return Moments(chol_K @ weights, spread @ spread.T)
+    root = solve_rows(factor, np.array(chol_K, order="C"))  # row i: R^-1 (row i of L)
+    return Moments(chol_K @ weights, root @ root.T)
 
 
 def move_kernel(shift: FloatArray, precision: FloatArray, chol_K: FloatArray, new_chol_K: FloatArray) -> Precision:

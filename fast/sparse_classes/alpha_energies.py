@@ -144,7 +144,7 @@ class Energy:
         squared = q.shift_norm  # w'P^-1 w
         quadratic = 0.5 * squared - 0.5 * q.log_det  # G(q)
         total = 0.0
-        left, share = 1.0 - a, 1.0 / (self.n + 1)
+        remaining, share = 1.0 - a, 1.0 / (self.n + 1)
         for k in range(q.shift.shape[0]):
             w, p = q.shift[k], q.weights[k]
             # P has a factor, so what is below zero here is rounding of the largest eigenvalue
@@ -152,13 +152,13 @@ class Energy:
             if distributions.prior is not None:
                 data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
                 # b: G(b) - G(q) over alpha, twice
-                mean = distributions.prior.weights[k] / left  # P_b^-1 w
-                prior = share * (a - 2.0) * squared[k] - left * left * float(mean @ (p - share * w))
+                mean = distributions.prior.weights[k] / remaining  # P_b^-1 w
+                prior = share * (a - 2.0) * squared[k] - remaining * remaining * float(mean @ (p - share * w))
                 prior -= float(log1p_quotient(self.alpha, s - share).sum())
                 total += quadratic[k] + 0.5 * (data + prior)
             else:
-                mean = distributions.data.weights[k] / left  # P_c^-1 w
-                change = (a - 2.0) * squared[k] + left * left * float(mean @ (w - p))
+                mean = distributions.data.weights[k] / remaining  # P_c^-1 w
+                change = (a - 2.0) * squared[k] + remaining * remaining * float(mean @ (w - p))
                 total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
         return total
 

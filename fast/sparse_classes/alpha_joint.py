@@ -153,20 +153,20 @@ class _Seen:
         self.m, self.B, self.a = m, B, energy.removed
         self.prior_seen = energy.kind == "rpapep"
         self.c = energy.alpha if self.prior_seen else self.a
-        left = 1.0 - self.a
+        remaining = 1.0 - self.a
         self.R: FloatArray | None = None
         if self.c == 0.0:
             self.H = self.X = B
         else:
             inner = self.c * (B.T @ B)
-            inner.flat[:: m.size + 1] += left
+            inner.flat[:: m.size + 1] += remaining
             self.R = factorise(inner, "covariance of q, whitened", "lower rate")
             self.H = dtrsm(1.0, self.R, B.T, side=0, lower=1).T
             self.X = dtrsm(1.0, self.R, self.H.T, side=0, lower=1, trans_a=1).T
         self.m_hat = self.hat(m)
         # the distribution of the data
         self.mean = m if self.prior_seen else self.m_hat
-        self.root = B * (1.0 / np.sqrt(left)) if self.prior_seen else self.H
+        self.root = B * (1.0 / np.sqrt(remaining)) if self.prior_seen else self.H
 
     def hat(self, x: FloatArray) -> FloatArray:
         """x - c H H'x, which is (1 - a) times x seen through ((1 - a) I + c B B')^-1."""

@@ -208,10 +208,10 @@ def pair_sites(
     mean_label, var_label : (b, C)   of the cavities
     mean_other, var_other : (b, C)
     """
-    left, right = 1.0 - tilt.curvature * var_label, 1.0 - tilt.curvature * var_other
+    remaining, right = 1.0 - tilt.curvature * var_label, 1.0 - tilt.curvature * var_other
     return PairSites(
-        tilt.curvature / left,
-        (tilt.derivative + tilt.curvature * mean_label) / left,
+        tilt.curvature / remaining,
+        (tilt.derivative + tilt.curvature * mean_label) / remaining,
         tilt.curvature / right,
         (tilt.curvature * mean_other - tilt.derivative) / right,
     )

@@ -186,6 +186,6 @@ def datum_log_scales(log_norm: Array, sites: DatumSites, projected: Projected) -
     projected : Projected     moments of υᵀf̄ under q, each (n, C)
     """
     (c1, c2), (p, q) = sites, projected
-    left = 1.0 - c1 * q
-    lost = -0.5 * np.log(left) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / left
+    remaining = 1.0 - c1 * q
+    lost = -0.5 * np.log(remaining) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / remaining
     return log_norm + np.sum(lost, axis=1)

@@ -48,10 +48,10 @@ def held_cavity_weights(derivative: Array, curvature: Array, projected: Projecte
     c1 : array                C¹
     c2 : array                C²
     """
-    left = 1.0 - c1 * projected.var
-    mean = derivative * (c1 * projected.mean - c2) / left
-    spread = derivative**2 - curvature
-    return Weights(derivative + 0.0 * left, mean + spread / left, 0.5 * spread + 0.0 * left)
+    remaining = 1.0 - c1 * projected.var
+    mean = derivative * (c1 * projected.mean - c2) / remaining
+    excess = derivative**2 - curvature
+    return Weights(derivative + 0.0 * remaining, mean + excess / remaining, 0.5 * excess + 0.0 * remaining)
 
 
 def total_weights(derivative: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
@@ -69,11 +69,11 @@ def total_weights(derivative: Array, curvature: Array, projected: Projected, c1:
     c1 : array                C¹
     c2 : array                C²
     """
-    left = 1.0 - c1 * projected.var
+    remaining = 1.0 - c1 * projected.var
     w = c1 * projected.mean - c2
-    spread = 0.5 * (derivative**2 - curvature)
-    var = (derivative * w + spread + 0.5 * w**2) / left**2 + 0.5 * c1 / left
-    return Weights((derivative + w) / left, var, spread + 0.0 * left)
+    by_var = 0.5 * (derivative**2 - curvature)
+    var = (derivative * w + by_var + 0.5 * w**2) / remaining**2 + 0.5 * c1 / remaining
+    return Weights((derivative + w) / remaining, var, by_var + 0.0 * remaining)
 
 
 def held_pull(weights: Weights, mean: Array, cov: Array, upsilon: Array, K_ZZ: Array) -> Pull:

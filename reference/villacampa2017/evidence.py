@@ -157,10 +157,10 @@ def factor_log_scale_rank_one(
                 (k, coefficients.c1_other[i, k], coefficients.c2_other[i, k]),
             ):
                 p, q = upsilon[j, i] @ posterior.mean[j], upsilon[j, i] @ posterior.cov[j] @ upsilon[j, i]
-                left = 1.0 - c1 * q
-                if left <= 0.0:
+                remaining = 1.0 - c1 * q
+                if remaining <= 0.0:
                     raise ValueError(
                         f"coefficients: found the precision {c1:.6g} of datum {i}, expected < {1.0 / q:.6g}"
                     )
-                result[i, k] += -0.5 * np.log(left) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / left
+                result[i, k] += -0.5 * np.log(remaining) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / remaining
     return result

@@ -72,9 +72,9 @@ def scalar_cavities(projected: Projected, c1: Array, c2: Array) -> Cavities:
     c1 : (n, C)               C¹ of the factors to remove
     c2 : (n, C)               their C²
     """
-    left = 1.0 - c1 * projected.var
-    safe = np.where(left > 0.0, left, 1.0)
-    return Cavities((projected.mean - c2 * projected.var) / safe, projected.var / safe, left)
+    remaining = 1.0 - c1 * projected.var
+    safe = np.where(remaining > 0.0, remaining, 1.0)
+    return Cavities((projected.mean - c2 * projected.var) / safe, projected.var / safe, remaining)
 
 
 def pairwise_tilted(mean_label: Array, var_label: Array, mean_other: Array, var_other: Array) -> Tilted:

@@ -123,9 +123,9 @@ class TiedEP(OverPrior):
         """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
         cavities = self.cavities(sites, K)
         _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
-        spread = 0.5 * (tilted.derivative**2 - tilted.curvature)
+        by_var = 0.5 * (tilted.derivative**2 - tilted.curvature)
         mean = weights * per_class(tilted.derivative, -tilted.derivative, self.y)
-        var = weights * per_class(spread, spread, self.y)
+        var = weights * per_class(by_var, by_var, self.y)
         return [
             tied_pull(
                 Weights(mean[k], var[k], var[k]),

@@ -81,7 +81,7 @@ def power_cavity_mean(
 
 def _gain(c1: float, q: float, alpha: float) -> float:
     """[(α C¹)⁻¹ - q]⁻¹."""
-    left = 1.0 - alpha * c1 * q
-    if left <= 0.0:
+    remaining = 1.0 - alpha * c1 * q
+    if remaining <= 0.0:
         raise ValueError(f"c1: found {c1:.6g}, expected < {1.0 / (alpha * q):.6g}")
-    return alpha * c1 / left
+    return alpha * c1 / remaining

@@ -374,16 +374,16 @@ def energy(
     basis = basis_of(posterior, K.K_ZZ)
     if method == "rpapep":
         share = 1.0 / (n + 1)
-        left, length = 1.0 - alpha * share, alpha
+        remaining, length = 1.0 - alpha * share, alpha
         refined = towards_prior(basis, share, alpha)  # the prior's tilted law
-        same = np.full_like(basis.sigma, 1.0 / left)
+        same = np.full_like(basis.sigma, 1.0 / remaining)
         at, by_mean, by_cov = Moved(same, basis.beta, 0.0 * same, share * same), refined.by_mean, refined.by_cov
         logs = n * log_share(np.full_like(same, -share), alpha) + log_share(basis.sigma - share, alpha)
-        squares = left * float(np.sum(refined.scale * basis.sigma * basis.beta**2))
+        squares = remaining * float(np.sum(refined.scale * basis.sigma * basis.beta**2))
         value, by_cov = basis.log_ratio - 0.5 * (logs + squares), by_cov + n * at.by_cov
     else:
         length = alpha / n if method == "apep" else 0.0
-        left, at = 1.0 - length, towards_prior(basis, 1.0, length)
+        remaining, at = 1.0 - length, towards_prior(basis, 1.0, length)
         value, by_mean, by_cov = _tied_value(basis, at, length), at.by_mean, at.by_cov
     cavity = law_in(basis, at)
     data = data_term(cavity, y, K.upsilon, K.cond_var, epsilon, alpha, n / len(y))
@@ -397,8 +397,8 @@ def energy(
         if method != "rpapep" and length > 0.0:  # K⁻¹ is in the cavity: what the likelihoods make of it
             outer = np.outer(basis.beta[k], pull)
             second[k] += length * A @ (pull_cov + outer + outer.T) @ A.T
-        x = left * (by_mean[k] + pull)
-        x_cov = left * (np.diag(by_cov[k]) + length * np.outer(by_mean[k], by_mean[k]) + pull_cov)
+        x = remaining * (by_mean[k] + pull)
+        x_cov = remaining * (np.diag(by_cov[k]) + length * np.outer(by_mean[k], by_mean[k]) + pull_cov)
         derivative = inverse.T @ x
         precision = -inverse.T @ (0.5 * (x_cov + x_cov.T)) @ inverse
         parts.append((precision, derivative + precision @ posterior.mean[k], derivative))

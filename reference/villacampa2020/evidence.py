@@ -146,14 +146,14 @@ def site_log_normaliser_rank_one(
     c1, c2 = coefficients
     p = np.einsum("kim,km->ik", upsilon, posterior.mean)
     q = np.einsum("kim,kml,kil->ik", upsilon, posterior.cov, upsilon)
-    left = 1.0 - alpha * c1 * q
-    if np.any(left <= 0.0):
-        i, k = np.argwhere(left <= 0.0)[0]
+    remaining = 1.0 - alpha * c1 * q
+    if np.any(remaining <= 0.0):
+        i, k = np.argwhere(remaining <= 0.0)[0]
         raise ValueError(
             f"coefficients: found C¹ {c1[i, k]:.6g} of datum {i}, expected < {1.0 / (alpha * q[i, k]):.6g}"
         )
     log_det = np.log1p(-alpha * c1 * q) / alpha
-    each = np.sum(-0.5 * log_det + 0.5 * (c1 * p**2 - 2.0 * c2 * p + alpha * c2**2 * q) / left, axis=1)
+    each = np.sum(-0.5 * log_det + 0.5 * (c1 * p**2 - 2.0 * c2 * p + alpha * c2**2 * q) / remaining, axis=1)
     return log_tilted_norm + alpha * each
 
 

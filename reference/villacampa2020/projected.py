@@ -52,9 +52,9 @@ def project(
     c1, c2 = coefficients
     p = np.einsum("kim,km->ik", upsilon, posterior.mean)
     q = np.stack([np.sum((u @ V) * u, axis=1) for u, V in zip(upsilon, posterior.cov, strict=True)], axis=1)
-    left = 1.0 - alpha * c1 * q
-    proper = np.all(left > 0.0, axis=1)
-    safe = np.where(proper[:, None], left, 1.0)
+    remaining = 1.0 - alpha * c1 * q
+    proper = np.all(remaining > 0.0, axis=1)
+    safe = np.where(proper[:, None], remaining, 1.0)
     mean, var = (p - alpha * c2 * q) / safe, q / safe
     result = scaled_log_expected_powers(mean[proper], cond_var.T[proper] + var[proper], y[proper], epsilon, alpha)
     parts = []
@@ -62,7 +62,7 @@ def project(
         filled = np.zeros((len(y), *part.shape[1:]))
         filled[proper] = part
         parts.append(filled)
-    return Projected(p, q, left, mean, var, proper, ExpectedPowers(*parts))
+    return Projected(p, q, remaining, mean, var, proper, ExpectedPowers(*parts))
 
 
 def proposals(coefficients: Coefficients, projected: Projected, alpha: float) -> Coefficients:

@@ -91,8 +91,8 @@ def rpapep_cavity(theta: Natural, n: int, alpha: float) -> Natural:
     n : int                   N
     alpha : float             α in [0, 1]
     """
-    left = 1.0 - alpha / (n + 1)
-    return Natural(left * theta.precision, left * theta.shift)
+    remaining = 1.0 - alpha / (n + 1)
+    return Natural(remaining * theta.precision, remaining * theta.shift)
 
 
 def basis_of(posterior: Gaussians, K_ZZ: Array) -> Basis:

@@ -18,7 +18,7 @@ from fast.likelihood.quadratic_bounds import (
 from fast.methods.vi_jj import Bound
 from fast.methods.vi_taylor import Expanded
 from fast.one_latent.quadratic_search import initial_moments, prepare
-from fast.one_latent.quadratic_sweep import collapsed, evaluate, optimum, spread_of, sweep, unit_covariance
+from fast.one_latent.quadratic_sweep import collapsed, evaluate, factored, optimum, sweep, unit_covariance
 from values_given import binary, model_values
 
 POINTS = [0.0, 1e-9, 1e-3, 0.5, 0.999, 1.0, 1.001, 5.0, 40.0, 800.0, 1e8]
@@ -176,7 +176,7 @@ def test_a_sweep_in_blocks_without_a_cache_is_the_sweep_in_one():
         prior = prepare(*binary(Storage, *p, **settings))
         xi = np.empty(1300)
         first = sweep(prior, Bound(), xi, unit_covariance(prior))
-        ends.append((sweep(prior, Bound(), xi, spread_of(first.end)).end.value, xi))
+        ends.append((sweep(prior, Bound(), xi, factored(first.end)).end.value, xi))
     for value, xi in ends[1:]:
         # sums of the same numbers in another order
         np.testing.assert_allclose(value, ends[0][0], rtol=1e-12)
