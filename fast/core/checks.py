@@ -23,7 +23,7 @@ class Option:
     """One option: `check` gives its value as the methods expect it, or a ValueError."""
 
     name: str
-    kind: str  # number, integer, flag, choice, names, laws, rate, batches, path, callable, data
+    kind: str  # number, integer, flag, choice, names, densities, rate, batches, path, callable, data
     meaning: str
     interval: str = ""  # of a number, an integer or a rate, such as "(0, 1]" or "0 or [1e-8, 1]"
     choices: tuple[str, ...] = ()  # texts; with a number or an integer those that may stand in its place
@@ -44,7 +44,7 @@ class Option:
             text = {
                 "flag": "True or False",
                 "choice": f"one of {words}",
-                "laws": f"one of {words} or a mapping field -> (family, df, scale)",
+                "densities": f"one of {words} or a mapping field -> (family, df, scale)",
                 "names": f"different names of {', '.join(self.choices)}",
                 "batches": "a sequence of index lists",
                 "path": "a path",
@@ -170,7 +170,7 @@ def _other(option: Option, value: Any) -> Any:
         return bool(value) if isinstance(value, (bool, np.bool_)) else None
     if option.kind == "choice":
         return str(value) if isinstance(value, str) and value in option.choices else None
-    if option.kind == "laws":
+    if option.kind == "densities":
         named = str(value) if isinstance(value, str) and value in option.choices else None
         return value if isinstance(value, Mapping) else named  # its entries are the door's to check
     return value if callable(value) else None

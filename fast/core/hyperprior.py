@@ -1,6 +1,6 @@
 """Densities of the parameters of a prior, which a search adds to log evidence, and their derivatives in logarithms.
 
-A hyperprior has a law for each field: a family, a second number and a scale. `half-student-t` is that of
+A hyperprior has a density for each field: a family, a second number and a scale. `half-student-t` is that of
 riihimaki2013, section 5.5: "half Student-t with four degrees of freedom and variance equal to one hundred" can be read
 in several ways, see `half_t_scale` for what is one hundred, `sits_on` for what the density sits on, `map_density` for
 whose mode is meant. A lengthscale has the units of its input: a scale (d,) says what is large in each of them.
@@ -25,7 +25,7 @@ from fast.core.types import FloatArray
 from fast.ledger import equation
 
 # family, df, scale: a scale of lengthscales may be (d,); df of "tied-log-normal" is a pair
-Law = tuple[str, Any, Any]
+Density = tuple[str, Any, Any]
 
 
 class LogDensity(NamedTuple):
@@ -128,7 +128,7 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     return inputs.scalar(name, value[0], positive=True), inputs.scalar(name, value[1], positive=True)
 
 
-def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperprior") -> dict[str, Law] | None:
+def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperprior") -> dict[str, Density] | None:
     """Priors of the parameters, checked by name.
 
     Parameters
@@ -150,13 +150,13 @@ def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperpr
         raise ValueError(
             f"{argument}: found {shown(hyperprior)}, expected None or a mapping field -> (family, df, scale)"
         )
-    checked: dict[str, Law] = {}
-    for field, law in hyperprior.items():
+    checked: dict[str, Density] = {}
+    for field, density in hyperprior.items():
         if not isinstance(field, str) or field not in FIELDS:
             raise ValueError(f"{argument}: found field {field!r}, expected names of {', '.join(FIELDS)}")
-        if isinstance(law, str) or not isinstance(law, Sequence) or len(law) != 3:
-            raise ValueError(f"{argument}[{field!r}]: found {shown(law)}, expected (family, df, scale)")
-        family, df, scale = law
+        if isinstance(density, str) or not isinstance(density, Sequence) or len(density) != 3:
+            raise ValueError(f"{argument}[{field!r}]: found {shown(density)}, expected (family, df, scale)")
+        family, df, scale = density
         one_of(f"{argument}[{field!r}]", family, _families(field))
         if family == _TIED:
             df = _pair(f"{argument}[{field!r}] df", df)
@@ -174,7 +174,7 @@ def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperpr
 
 
 def log_hyperprior(
-    name: str, value: FloatArray, law: Law, *, sits_on: str = "field", map_density: str = "value"
+    name: str, value: FloatArray, density: Density, *, sits_on: str = "field", map_density: str = "value"
 ) -> LogDensity:
     """Log prior of a field and its derivative in log value.
 
@@ -182,11 +182,11 @@ def log_hyperprior(
     ----------
     name : str               of the field
     value                    entries of the field
-    law                      family, df, scale
+    density                      family, df, scale
     sits_on : str            "field", or "root": on the square root of variance and noise
     map_density : str        "value": the mode in the value itself; "log": in its logarithm
     """
-    family, df, scale = law
+    family, df, scale = density
     one_of("hyperprior", family, tuple(_FAMILIES))
     power = 0.5 if sits_on == "root" and name in ("variance", "noise") else 1.0
     result = _FAMILIES[family](value**power, df, scale)
@@ -200,24 +200,24 @@ def log_hyperprior(
 class Hyperprior:
     """Densities of what is learned of a prior, rows of several classes independent."""
 
-    laws: Mapping[str, Law]  # field -> (family, df, scale); fields without one are flat
+    densities: Mapping[str, Density]  # field -> (family, df, scale); fields without one are flat
     sits_on: str = "field"  # see `log_hyperprior`
     map_density: str = "value"
 
     def checked(self, n_columns: int, argument: str = "hyperprior") -> Hyperprior:
-        """The same with laws checked by name, plain numbers in them: two that are equal have one repr.
+        """The same with densities checked by name, plain numbers in them: two that are equal have one repr.
 
         Parameters
         ----------
         n_columns : int    d
-        argument : str     what errors call the laws
+        argument : str     what errors call the densities
         """
-        laws = checked_hyperprior(self.laws, n_columns, argument)
+        densities = checked_hyperprior(self.densities, n_columns, argument)
         one_of("sits_on", self.sits_on, ("field", "root"))
         one_of("map_density", self.map_density, ("value", "log"))
         plain = {
             field: (family, df, tuple(scale.tolist()) if isinstance(scale, np.ndarray) else scale)
-            for field, (family, df, scale) in (laws or {}).items()
+            for field, (family, df, scale) in (densities or {}).items()
         }
         return Hyperprior(plain, self.sits_on, self.map_density)
 
@@ -240,16 +240,16 @@ class Hyperprior:
 
         Parameters
         ----------
-        names                  of what is learned; those without a law do not count
+        names                  of what is learned; those without a density do not count
         value_of : callable    field -> its values, lengthscales (..., d)
         """
         total, derivatives = 0.0, {}
         for name in names:
             field = field_of(name)
-            if field not in self.laws:
+            if field not in self.densities:
                 continue
-            law, value = self.laws[field], np.asarray(value_of(field))
-            result = log_hyperprior(field, value, law, sits_on=self.sits_on, map_density=self.map_density)
+            density, value = self.densities[field], np.asarray(value_of(field))
+            result = log_hyperprior(field, value, density, sits_on=self.sits_on, map_density=self.map_density)
             total += float(result.value.sum())
             derivatives[name] = result.derivative.sum(axis=-1) if name == SCALE else result.derivative
         return LogPrior(total, derivatives)
@@ -261,7 +261,7 @@ class LogPrior(NamedTuple):
     value: float
     derivatives: Mapping[
         str, FloatArray
-    ]  # name -> derivatives in the coordinates of a search, for names that have a law
+    ]  # name -> derivatives in the coordinates of a search, for names that have a density
 
 
 def prior_gradients(

@@ -372,7 +372,7 @@ ESTIMATORS: dict[str, Option] = {
         Option("max_time", "number", "seconds of training after which it ends with what it has", _POSITIVE),
         Option("n_inducing", "integer", "number of inducing points; None: full GP", _COUNT, ("auto",), optional=True),
         Option("noise", "number", "added to the variance of every latent value", "[0, inf)"),
-        Option("prior", "laws", "density of what is learned; None: flat", choices=_HYPERPRIORS, optional=True),
+        Option("prior", "densities", "density of what is learned; None: flat", choices=_HYPERPRIORS, optional=True),
         Option("random_state", "data", "seed or generator"),
         Option("smoothness", "number", "order of a Matern kernel; None: squared exponential", _POSITIVE, optional=True),
         Option("tol", "number", "change at which training has arrived", _POSITIVE),

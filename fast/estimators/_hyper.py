@@ -145,11 +145,11 @@ class HyperLearning:
             if not isinstance(self.lengthscales, str):  # a start says nothing of what is typical of the data
                 typical = default_lengthscales(X, np.random.default_rng(0))
             return weak(typical, self._link)
-        law = ("half-student-t", _DF, half_t_scale())
+        density = ("half-student-t", _DF, half_t_scale())
         units = lengthscales if _UNITS[self.prior] else 1.0
-        return Hyperprior({"variance": law, "lengthscales": (*law[:2], law[2] * units), "noise": law}).checked(
-            X.shape[1]
-        )
+        return Hyperprior(
+            {"variance": density, "lengthscales": (*density[:2], density[2] * units), "noise": density}
+        ).checked(X.shape[1])
 
     def _log_prior(self, fitted: Fitted) -> float:
         """Log density of what was learned; 0 without one."""
@@ -222,7 +222,7 @@ class HyperLearning:
         derivative = gradient.reshape(value.shape) * value
         derivative = derivative + self._density.at(("lengthscales",), value_of).derivatives["lengthscales"]
         derivative = derivative - derivative.mean(axis=-1, keepdims=True)
-        each = self._density.laws["lengthscales"][1][1]
+        each = self._density.densities["lengthscales"][1][1]
         return 0.5 * each**2 * float((derivative**2).sum())
 
     # -- what was learned ----------------------------------------------------------------------------------------------

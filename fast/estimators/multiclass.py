@@ -120,7 +120,7 @@ class _MulticlassClassifier(GPClassifier):
                 lambda at: (getattr(at, evidence), module.gradients(at)),
                 ClassSearch(
                     learn=learn,
-                    hyperprior=None if density is None else density.laws,
+                    hyperprior=None if density is None else density.densities,
                     map_density="value" if density is None else density.map_density,
                     max_iterations=max_iter,
                     learning_tolerance=_LEARNING_TOLERANCE,

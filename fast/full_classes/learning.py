@@ -13,7 +13,7 @@ import numpy as np
 
 from fast.core.declare import option
 from fast.core.hyper import ClassGradients, ClassHyper
-from fast.core.hyperprior import Hyperprior, Law
+from fast.core.hyperprior import Density, Hyperprior
 from fast.core.learned import coordinates, field_at, field_of, learned_names, log_derivative
 from fast.core.options import ClassLearning, Maximum, Watched
 from fast.core.types import FloatArray
@@ -84,7 +84,7 @@ def map_objective(
     gradients: ClassGradients,
     hyper: ClassHyper,
     learn: Iterable[str],
-    hyperprior: Mapping[str, Law] | None,
+    hyperprior: Mapping[str, Density] | None,
     *,
     shared: bool,
     sits_on: str = "field",

@@ -208,7 +208,7 @@ def normalised(distribution: LatentDistribution, raw: FloatArray, first: int = 0
     return ClassPrediction(*distribution, raw / mass[:, None], mass)
 
 
-def predict_law(
+def predict_distribution(
     prior: MulticlassPrior,
     posterior: Coupled | Dense,
     X_test: Any,

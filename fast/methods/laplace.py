@@ -19,7 +19,7 @@ from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
-from fast.full_classes.predict import latent_distribution, normalised, predict_law
+from fast.full_classes.predict import latent_distribution, normalised, predict_distribution
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
 from fast.ledger import equation
@@ -139,7 +139,7 @@ def predict(
     prediction_nodes : int      nodes in each dimension of a product rule instead
     block_size : int            test points at a time
     """
-    return predict_law(
+    return predict_distribution(
         posterior.prior, posterior.posterior, X_test, prediction="softmax", prediction_nodes=prediction_nodes,
         block_size=block_size,
     )  # fmt: skip
@@ -173,7 +173,9 @@ def predict_mean_corrected(posterior: LaplacePosterior, X_test: Any, *, block_si
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return predict_law(posterior.prior, mean_corrected(posterior), X_test, prediction="softmax", block_size=block_size)
+    return predict_distribution(
+        posterior.prior, mean_corrected(posterior), X_test, prediction="softmax", block_size=block_size
+    )
 
 
 class _Extended:

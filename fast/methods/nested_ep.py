@@ -32,7 +32,7 @@ from fast.full_classes.nested_sites import (
     proper_cavities,
     site_matrices,
 )
-from fast.full_classes.predict import predict_law
+from fast.full_classes.predict import predict_distribution
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.ledger import equation
@@ -311,7 +311,7 @@ def predict(
     prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
-    return predict_law(
+    return predict_distribution(
         posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
         block_size=block_size,
     )  # fmt: skip

@@ -33,7 +33,7 @@ from fast.full_classes.nested_sites import (
     outer_sites,
     scatter,
 )
-from fast.full_classes.predict import predict_law
+from fast.full_classes.predict import predict_distribution
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.quadrature_tilt import g_sites, independent_tilt, white_moments
 from fast.full_classes.sequential_posterior import SequentialPosterior
@@ -344,7 +344,7 @@ def predict(
     prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
-    return predict_law(
+    return predict_distribution(
         posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
         block_size=block_size,
     )  # fmt: skip

@@ -32,7 +32,7 @@ from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
 from fast.full_classes.learning import ClassSearch, Searched, learned_logarithms, search
 from fast.full_classes.nested_sites import other_classes, scatter
-from fast.full_classes.predict import predict_law
+from fast.full_classes.predict import predict_distribution
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
 from fast.likelihood.region import region_moments
@@ -268,7 +268,9 @@ def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return predict_law(posterior.prior, posterior.posterior, X_test, prediction="quadrature", block_size=block_size)
+    return predict_distribution(
+        posterior.prior, posterior.posterior, X_test, prediction="quadrature", block_size=block_size
+    )
 
 
 _REMEDY = "raise jitter or noise: with q held, log p(f) needs the inverse of K"

@@ -226,12 +226,12 @@ def quasi_newton(objective: Objective[P], K_ZZ: Array, q: Gaussians, max_iterati
     roots = np.stack([cholesky(each, "K_ZZ", _REMEDY) for each in K_ZZ])
     inverses: Array = np.asarray(inverted(roots, "chol Σ"), dtype=np.float64)
 
-    def law(where: Array) -> tuple[Gaussians, Array]:
+    def distribution(where: Array) -> tuple[Gaussians, Array]:
         white, factors = unpack(where, *q.mean.shape)
         return mapped(white, roots), factors
 
     def in_units(where: Array) -> tuple[float, Array]:
-        here, factors = law(where)
+        here, factors = distribution(where)
         at = objective(here)
         by_mean = np.einsum("kji,kj->ki", roots, at.by_mean)
         by_cov = np.transpose(roots, (0, 2, 1)) @ at.by_cov @ roots
@@ -239,7 +239,7 @@ def quasi_newton(objective: Objective[P], K_ZZ: Array, q: Gaussians, max_iterati
 
     def runs_away(where: Array, value: float) -> bool:
         told(value, float("nan"))
-        return unbounded(law(where)[0], K_ZZ) is not None
+        return unbounded(distribution(where)[0], K_ZZ) is not None
 
     limits = Limits(1e-9, 1e-16, max_iterations, 20 * max_iterations, memory=50)
-    return law(maximise(in_units, pack(mapped(q, inverses)), limits, after=runs_away).where)[0]
+    return distribution(maximise(in_units, pack(mapped(q, inverses)), limits, after=runs_away).where)[0]

@@ -414,7 +414,7 @@ def fit_svi_batches(X: Array, y_sign: Array, hyper: Prior, likelihood: str = "lo
 
 
 def predict(fit: VIFit, X: Array, X_test: Array, likelihood: str = "logit") -> VIPrediction:
-    """Latent law and class probabilities at test points, for any method of the paper.
+    """Latent distribution and class probabilities at test points, for any method of the paper.
 
     Parameters
     ----------

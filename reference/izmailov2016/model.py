@@ -18,7 +18,7 @@ REMEDY_Z = "raise jitter or remove duplicate rows of Z"
 _MOST_POINTS = 30_000_000  # of the grid of log_evidence
 
 
-class LatentLaw(NamedTuple):
+class LatentDistribution(NamedTuple):
     """Mean and variance of latent values, one by one."""
 
     latent_mean: Array  # (t,)
@@ -138,8 +138,10 @@ def log_gaussian(latent_values: Array, matrix: Array, name: str, remedy: str) ->
 
 
 @equation("izmailov2016", "4")
-def latent_predictive(latent_mean: Array, posterior_cov: Array, K_XX: Array, K_TX: Array, k_tt: Array) -> LatentLaw:
-    """Latent predictive law at new points under a Gaussian posterior of the latent values: izmailov2016 (4).
+def latent_predictive(
+    latent_mean: Array, posterior_cov: Array, K_XX: Array, K_TX: Array, k_tt: Array
+) -> LatentDistribution:
+    """Latent predictive distribution at new points under a Gaussian posterior of the latent values: izmailov2016 (4).
 
         p(f*|y, X, x*) = ∫ p(f*|f, X, x*) p(f|y, X) df                                        (4)
 
@@ -159,7 +161,7 @@ def latent_predictive(latent_mean: Array, posterior_cov: Array, K_XX: Array, K_T
     """
     gain = K_TX @ factorise(K_XX, "K_XX", REMEDY_X).inverse
     given_f = k_tt - np.sum(gain * K_TX, axis=1)
-    return LatentLaw(gain @ latent_mean, given_f + np.sum((gain @ posterior_cov) * gain, axis=1))
+    return LatentDistribution(gain @ latent_mean, given_f + np.sum((gain @ posterior_cov) * gain, axis=1))
 
 
 def _zero(z: float) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
-from reference.izmailov2016.model import REMEDY_Z, LatentLaw, log_gaussian
+from reference.izmailov2016.model import REMEDY_Z, LatentDistribution, log_gaussian
 
 Array = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def log_prior_inducing(inducing_values: Array, K_ZZ: Array) -> float:
 
 @equation("izmailov2016", "8")
 def conditional_f_given_u(inducing_values: Array, K_ZZ: Array, K_XZ: Array, K_XX: Array) -> Conditional:
-    """Law of the training values given the inducing values: izmailov2016 (8).
+    """Distribution of the training values given the inducing values: izmailov2016 (8).
 
         p(f|u, X, Z) = N(f | K_nm K_mm⁻¹ u, K̃),   K̃ = K_nn - K_nm K_mm⁻¹ K_mn                 (8)
 
@@ -118,7 +118,7 @@ def conditional_f_given_u(inducing_values: Array, K_ZZ: Array, K_XZ: Array, K_XX
 
 @equation("izmailov2016", "u3.1-elbo-generic")
 def elbo_generic(log_joint: Array, log_density: Array, weights: Array) -> float:
-    """Evidence lower bound for any law of inducing and training values: izmailov2016, section 3.1.
+    """Evidence lower bound for any distribution of inducing and training values: izmailov2016, section 3.1.
 
         log p(y) >= E_{q(u,f)}[ log p(y, u, f) - log q(u, f) ]
 
@@ -195,7 +195,9 @@ def marginal_q_f(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_XZ: A
 
 
 @equation("izmailov2016", "10")
-def marginal_moments(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array) -> LatentLaw:
+def marginal_moments(
+    inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array
+) -> LatentDistribution:
     """Mean and variance of each training value under the variational family: izmailov2016 (10).
 
         q(f_i) = N(f_i | k_iᵀK_mm⁻¹μ, K_ii + k_iᵀK_mm⁻¹(Σ - K_mm)K_mm⁻¹k_i) = N(f_i | m_i, S_i²)     (10)
@@ -210,23 +212,25 @@ def marginal_moments(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_X
 
     Returns
     -------
-    LatentLaw                 latent_mean (n,) m_i, latent_var (n,) S_i²
+    LatentDistribution                 latent_mean (n,) m_i, latent_var (n,) S_i²
 
     Raises
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
     kappa = K_XZ @ factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    return LatentLaw(kappa @ inducing_mean, k_xx + np.sum((kappa @ (inducing_cov - K_ZZ)) * kappa, axis=1))
+    return LatentDistribution(kappa @ inducing_mean, k_xx + np.sum((kappa @ (inducing_cov - K_ZZ)) * kappa, axis=1))
 
 
 @equation("izmailov2016", "u3.1-predict")
-def predict_latent(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_TZ: Array, k_tt: Array) -> LatentLaw:
-    """Latent law at new points from the law of the inducing values: izmailov2016, section 3.1, end.
+def predict_latent(
+    inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_TZ: Array, k_tt: Array
+) -> LatentDistribution:
+    """Latent distribution at new points from the distribution of the inducing values: izmailov2016, section 3.1, end.
 
         p(f*|y) ≈ ∫ p(f*|u) q(u) du
 
-    The integral of two normal laws: p(f*|u) has mean k*ᵀK_mm⁻¹u and variance k** - k*ᵀK_mm⁻¹k*, and the first
+    The integral of two normal distributions: p(f*|u) has mean k*ᵀK_mm⁻¹u and variance k** - k*ᵀK_mm⁻¹k*, and the first
     varies with u by k*ᵀK_mm⁻¹ΣK_mm⁻¹k*.
 
     Parameters
@@ -239,7 +243,7 @@ def predict_latent(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_TZ:
 
     Returns
     -------
-    LatentLaw                 latent_mean (t,), latent_var (t,)
+    LatentDistribution                 latent_mean (t,), latent_var (t,)
 
     Raises
     ------
@@ -247,4 +251,4 @@ def predict_latent(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array, K_TZ:
     """
     kappa = K_TZ @ factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
     given_u = k_tt - np.sum(kappa * K_TZ, axis=1)
-    return LatentLaw(kappa @ inducing_mean, given_u + np.sum((kappa @ inducing_cov) * kappa, axis=1))
+    return LatentDistribution(kappa @ inducing_mean, given_u + np.sum((kappa @ inducing_cov) * kappa, axis=1))

@@ -218,9 +218,9 @@ def tilted_moments_full_quadrature(cavity_mean: Array, cavity_cov: Array, y_i: i
     ------
     ValueError                for more than 1e6 points
     """
-    law = augmented_tilted(cavity_mean, cavity_cov, y_i)
-    w, weights = product_rule(law.mu_w, law.Sigma_w, nodes)
-    return _moments(w[:, :-1], weights, np.prod(ndtr(w @ law.B_tilde), axis=1))
+    distribution = augmented_tilted(cavity_mean, cavity_cov, y_i)
+    w, weights = product_rule(distribution.mu_w, distribution.Sigma_w, nodes)
+    return _moments(w[:, :-1], weights, np.prod(ndtr(w @ distribution.B_tilde), axis=1))
 
 
 @equation("riihimaki2013", "u5.1-qiep")

@@ -125,7 +125,7 @@ def total_pull(
 
 
 def tied_pull(
-    weights: Weights, law: Cavity, cavity: Cavity, count: float, upsilon: Array, K_ZZ: Array, exact: bool
+    weights: Weights, distribution: Cavity, cavity: Cavity, count: float, upsilon: Array, K_ZZ: Array, exact: bool
 ) -> Pull:
     r"""One class of SEP of villacampa2017, the tied factor held.
 
@@ -135,14 +135,14 @@ def tied_pull(
     Parameters
     ----------
     weights : Weights         derivatives of Σ log Z_{i,k} in υᵀm\, υᵀV\υ and s, each (n,)
-    law : Cavity              m and V of q
+    distribution : Cavity              m and V of q
     cavity : Cavity           m\ and V\
     count : float             n
     upsilon : (n, m)          υ_i
     K_ZZ : (m, m)             prior covariance
     exact : bool              which of the two
     """
-    (mean, cov), (cavity_mean, cavity_cov) = law, cavity
+    (mean, cov), (cavity_mean, cavity_cov) = distribution, cavity
     rows = upsilon @ cavity_cov
     by_upsilon = np.outer(weights.mean, cavity_mean) + 2.0 * weights.var[:, None] * rows
     by_K = -0.5 * prior_term_matrix(mean, cov, K_ZZ)

@@ -8,7 +8,7 @@ Wrong numbers:
 - (53): β appears with the sign that it has for the label's class; (40) gives it the other one.
 - (56): the logarithm of s̃_{i,k} is called s̃_{i,k}; (58) has it right.
 - (60): the last determinant lacks its logarithm.
-- (61): the laws of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
+- (61): the distributions of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
 
 Slips of notation, of which no number can be computed, or which the same display puts right, are rows slip-1 to slip-26
 of the paper's inventory.

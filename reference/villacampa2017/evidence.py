@@ -44,11 +44,11 @@ def ep_log_evidence(posterior: Sequence[Natural], prior: Sequence[Natural], log_
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the laws is no distribution
+    NotPositiveDefiniteError  if one of the distributions is no distribution
     """
     total = float(np.sum(log_scales))
-    for sign, laws in ((1.0, posterior), (-1.0, prior)):
-        for theta in laws:
+    for sign, distributions in ((1.0, posterior), (-1.0, prior)):
+        for theta in distributions:
             cov = factorise(theta.precision, "precision", "lower damping").inverse
             total += sign * gaussian_log_normaliser(cov @ theta.shift, cov)  # (59)
     return total
@@ -58,7 +58,7 @@ def ep_log_evidence(posterior: Sequence[Natural], prior: Sequence[Natural], log_
 def factor_log_scale(log_tilted_norm: float, cavities: Sequence[Natural], posterior: Sequence[Natural]) -> float:
     r"""log s̃_{i,k} = log Z_{i,k} + g(θ\) - g(θ): (58) of villacampa2017, (56) with its logarithm, and below (9).
 
-    Classes that the factor does not touch have the same law in both and may be left out.
+    Classes that the factor does not touch have the same distribution in both and may be left out.
 
     Parameters
     ----------
@@ -68,11 +68,11 @@ def factor_log_scale(log_tilted_norm: float, cavities: Sequence[Natural], poster
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the laws is no distribution
+    NotPositiveDefiniteError  if one of the distributions is no distribution
     """
     total = log_tilted_norm
-    for sign, laws in ((1.0, cavities), (-1.0, posterior)):
-        for theta in laws:
+    for sign, distributions in ((1.0, cavities), (-1.0, posterior)):
+        for theta in distributions:
             cov = factorise(theta.precision, "precision", "lower damping").inverse
             total += sign * gaussian_log_normaliser(cov @ theta.shift, cov)  # (59)
     return total
@@ -118,10 +118,10 @@ def factor_log_scale_from_moments(
     NotPositiveDefiniteError  if one of the matrices is no covariance
     """
     total = log_tilted_norm
-    for sign, laws in ((1.0, cavities), (-1.0, posterior)):
-        for law in laws:
-            factor = factorise(law.cov, "inducing_cov", "lower damping")
-            total += sign * (0.5 * factor.log_det + 0.5 * float(law.mean @ factor.inverse @ law.mean))
+    for sign, distributions in ((1.0, cavities), (-1.0, posterior)):
+        for distribution in distributions:
+            factor = factorise(distribution.cov, "inducing_cov", "lower damping")
+            total += sign * (0.5 * factor.log_det + 0.5 * float(distribution.mean @ factor.inverse @ distribution.mean))
     return total
 
 

@@ -257,7 +257,7 @@ def recover_factor(new: Cavity, cavity: Cavity) -> Natural:
 
     Parameters
     ----------
-    new : Cavity              moments of the tilted law, which q_new has
+    new : Cavity              moments of the tilted distribution, which q_new has
     cavity : Cavity           moments of q\
 
     Raises

@@ -88,9 +88,9 @@ def printed_gfitc_gradients(
     # fmt: off
     method, P = PrintedEP(y, len(K_XX), 1.0, "parallel"), latent_matrices(K_XX)
     q: Gaussians = method.posterior(sites, P)                                                      # (25) to (27)
-    laws = method.laws(sites, q, P)                                                                # (29) to (32)
+    distributions = method.distributions(sites, q, P)                                              # (29) to (32)
     return {
-        name: ep_log_evidence_gradient(laws, y, K_XX, along).reshape(getattr(prior, name).shape)  # (10), (62)
+        name: ep_log_evidence_gradient(distributions, y, K_XX, along).reshape(getattr(prior, name).shape)  # (10), (62)
         for name, along in fitc_directions(X, prior, K, learn).items()
     }
     # fmt: on

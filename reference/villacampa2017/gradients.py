@@ -29,7 +29,7 @@ class Direction(NamedTuple):
     k_xx: Array  # (C, n)
 
 
-class Laws(NamedTuple):
+class Distributions(NamedTuple):
     """What the gradient of log Z_q is evaluated on."""
 
     posterior: Gaussians
@@ -133,7 +133,9 @@ def minibatch_scale(n: int, batch_size: int) -> float:
     return n / batch_size
 
 
-def laws_of(coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array) -> Laws:
+def distributions_of(
+    coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array
+) -> Distributions:
     """q, the cavities of all factors, υ and s: what (10) and (12) of villacampa2017 are evaluated on.
 
     Parameters
@@ -158,7 +160,7 @@ def laws_of(coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: A
         for i, y_i in enumerate(y) for k in range(len(K_ZZ)) if k != y_i
     }
     # fmt: on
-    return Laws(q, cavities, upsilon, cond_var)
+    return Distributions(q, cavities, upsilon, cond_var)
 
 
 def prior_changes(direction: Direction, upsilon: Array, K_ZZ: Array) -> tuple[Array, Array]:
@@ -181,14 +183,14 @@ def prior_changes(direction: Direction, upsilon: Array, K_ZZ: Array) -> tuple[Ar
 
 
 @equation("villacampa2017", "10", "62")
-def ep_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, direction: Direction) -> Array:
+def ep_log_evidence_gradient(distributions: Distributions, y: Labels, K_ZZ: Array, direction: Direction) -> Array:
     """∂ log Z_q/∂ξ = (η - η_prior)ᵀ ∂θ_prior/∂ξ + Σ_i Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (10) and (62) of villacampa2017.
 
     The derivative of log Z_q where EP has converged; elsewhere an approximation of it.
 
     Parameters
     ----------
-    laws : Laws               q and the cavities
+    distributions : Distributions               q and the cavities
     y : (n,)                  labels, 0..C-1
     K_ZZ : (C, m, m)          prior covariances of the inducing values
     direction : Direction     derivatives of the prior matrices with respect to ξ, or to several in a first axis
@@ -202,27 +204,29 @@ def ep_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, direction: Dire
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     # fmt: off
-    q, total = laws.posterior, np.zeros(direction.K_ZZ.shape[:-3])
+    q, total = distributions.posterior, np.zeros(direction.K_ZZ.shape[:-3])
     for k in range(len(K_ZZ)):
         M = prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k])                                        # (64)
         total = total + prior_term_gradient(M, direction.K_ZZ[..., k, :, :])                       # (63)
-    d_upsilon, d_cond_var = prior_changes(direction, laws.upsilon, K_ZZ)
-    for (i, k), cavities in laws.cavities.items():
+    d_upsilon, d_cond_var = prior_changes(direction, distributions.upsilon, K_ZZ)
+    for (i, k), cavities in distributions.cavities.items():
         pair = y[i], k
         total = total + direct_dlogz_dhyper(                                                       # below (10)
-            cavities, [laws.upsilon[j, i] for j in pair], [float(laws.cond_var[j, i]) for j in pair],
+            cavities, [distributions.upsilon[j, i] for j in pair], [float(distributions.cond_var[j, i]) for j in pair],
             [d_upsilon[..., j, i, :] for j in pair], [d_cond_var[..., j, i] for j in pair])
     return total
     # fmt: on
 
 
 @equation("villacampa2017", "12")
-def minibatch_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, direction: Direction, batch: Batch) -> Array:
+def minibatch_log_evidence_gradient(
+    distributions: Distributions, y: Labels, K_ZZ: Array, direction: Direction, batch: Batch
+) -> Array:
     """(η - η_prior)ᵀ ∂θ_prior/∂ξ + ρ Σ_{i∈M_j} Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (12) of villacampa2017.
 
     Parameters
     ----------
-    laws : Laws               q and the cavities
+    distributions : Distributions               q and the cavities
     y : (n,)                  labels, 0..C-1
     K_ZZ : (C, m, m)          prior covariances of the inducing values
     direction : Direction     derivatives of the prior matrices with respect to ξ
@@ -233,20 +237,21 @@ def minibatch_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, directio
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     # fmt: off
-    q, total = laws.posterior, np.zeros(direction.K_ZZ.shape[:-3])
+    q, total = distributions.posterior, np.zeros(direction.K_ZZ.shape[:-3])
     for k in range(len(K_ZZ)):
         M = prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k])                                        # (64)
         total = total + prior_term_gradient(M, direction.K_ZZ[..., k, :, :])                       # (63)
     rho = minibatch_scale(len(y), len(batch))                                                      # below (12)
-    d_upsilon, d_cond_var = prior_changes(direction, laws.upsilon, K_ZZ)
+    d_upsilon, d_cond_var = prior_changes(direction, distributions.upsilon, K_ZZ)
     for i in batch:
         for k in range(len(K_ZZ)):
             if k == y[i]:
                 continue
             pair = y[i], k
             total = total + rho * direct_dlogz_dhyper(                                             # below (10)
-                laws.cavities[i, k], [laws.upsilon[j, i] for j in pair], [float(laws.cond_var[j, i]) for j in pair],
-                [d_upsilon[..., j, i, :] for j in pair], [d_cond_var[..., j, i] for j in pair])
+                distributions.cavities[i, k], [distributions.upsilon[j, i] for j in pair],
+                [float(distributions.cond_var[j, i]) for j in pair], [d_upsilon[..., j, i, :] for j in pair],
+                [d_cond_var[..., j, i] for j in pair])
     return total
     # fmt: on
 

@@ -239,8 +239,10 @@ def _factorised_pulls(
     results = []
     for k, K_ZZ in enumerate(K.K_ZZ):
         own = Weights(*(part[k] for part in weights))
-        law = posterior.mean[k], posterior.cov[k], K.upsilon[k], K_ZZ
-        results.append(total_pull(own, delta[k], mu_tilde[k], *law) if exact else held_pull(own, *law))
+        distribution = posterior.mean[k], posterior.cov[k], K.upsilon[k], K_ZZ
+        results.append(
+            total_pull(own, delta[k], mu_tilde[k], *distribution) if exact else held_pull(own, *distribution)
+        )
     return results
 
 

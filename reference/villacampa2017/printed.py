@@ -29,10 +29,10 @@ from reference.villacampa2017.factors import (
 )
 from reference.villacampa2017.gradients import (
     Direction,
-    Laws,
+    Distributions,
+    distributions_of,
     ep_log_evidence_gradient,
     hyper_directions,
-    laws_of,
     minibatch_log_evidence_gradient,
 )
 from reference.villacampa2017.hyper import Matrices
@@ -96,7 +96,7 @@ class _Printed(OverPrior):
 
     y: Labels
 
-    def laws(self, sites: Any, posterior: Gaussians, K: Matrices) -> Laws:
+    def distributions(self, sites: Any, posterior: Gaussians, K: Matrices) -> Distributions:
         """What (10) is evaluated on, from sites, posterior and K; ValueError if a cavity is no distribution."""
         raise NotImplementedError
 
@@ -190,16 +190,16 @@ class PrintedEP(_Printed, PairwiseEP):
         theta = [natural_parameter_sum(*each) for each in zip(prior, of_class, strict=True)]       # below (62)
         log_scales = np.zeros_like(refined.log_norm)
         for (i, k), pair in parts.items():
-            laws = theta[self.y[i]], theta[k]
+            distributions = theta[self.y[i]], theta[k]
             cavities = [Natural(q.precision - site.precision, q.shift - site.shift)                # (28)
-                        for q, site in zip(laws, pair, strict=True)]
-            log_scales[i, k] = factor_log_scale(float(refined.log_norm[i, k]), cavities, laws)     # (56), (58)
+                        for q, site in zip(distributions, pair, strict=True)]
+            log_scales[i, k] = factor_log_scale(float(refined.log_norm[i, k]), cavities, distributions)     # (56), (58)
         return Value(ep_log_evidence(theta, prior, log_scales), refined.log_norm)                  # (9), (57)
         # fmt: on
 
-    def laws(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Laws:
+    def distributions(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Distributions:
         """What (10) is evaluated on, from sites, posterior and K."""
-        return laws_of(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)  # (29) to (32)
+        return distributions_of(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)  # (29) to (32)
 
 
 class PrintedSEP(_Printed, TiedEP):
@@ -225,7 +225,7 @@ class PrintedSEP(_Printed, TiedEP):
         return new, log_norm
         # fmt: on
 
-    def laws(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Laws:
+    def distributions(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Distributions:
         """What section 2.3.1 puts into (10), from sites, posterior and K: the cavities of SEP."""
         # fmt: off
         upsilon = projection_vectors(K.K_XZ, K.K_ZZ)                                               # below (8)
@@ -233,7 +233,7 @@ class PrintedSEP(_Printed, TiedEP):
         without = [Cavity(m, V) for m, V in zip(*self.cavities(sites, K), strict=True)]            # section 2.3.1
         pairs = {(i, k): (without[y_i], without[k])
                  for i, y_i in enumerate(self.y) for k in range(self.n_classes) if k != y_i}
-        return Laws(posterior, pairs, upsilon, cond_var)
+        return Distributions(posterior, pairs, upsilon, cond_var)
         # fmt: on
 
 
@@ -257,7 +257,7 @@ def printed_gradients(
     # fmt: off
     y, prior, K, results = method.y, state.prior, state.K, {}
     try:
-        laws = method.laws(state.sites, state.posterior, K)                                        # (29) to (32)
+        distributions = method.distributions(state.sites, state.posterior, K)                          # (29) to (32)
     except NotPositiveDefiniteError:
         raise
     except ValueError:
@@ -266,9 +266,9 @@ def printed_gradients(
     for name, along in directions.items():
         xi = Direction(*(np.stack(parts) for parts in zip(*along, strict=True)))                   # every ξ of a field
         if batch is None:
-            derivatives = ep_log_evidence_gradient(laws, y, K.K_ZZ, xi)                                 # (10), (62)
+            derivatives = ep_log_evidence_gradient(distributions, y, K.K_ZZ, xi)                       # (10), (62)
         else:
-            derivatives = minibatch_log_evidence_gradient(laws, y, K.K_ZZ, xi, batch)                   # (12)
+            derivatives = minibatch_log_evidence_gradient(distributions, y, K.K_ZZ, xi, batch)                   # (12)
         results[name] = derivatives.reshape(getattr(prior, name).shape)
     return results
     # fmt: on

@@ -68,13 +68,19 @@ class TiedEP(OverPrior):
 
     def posterior(self, sites: list[Natural], K: Matrices) -> Gaussians:
         """q(f̄) from sites and K."""
-        laws = [_moments(each) for each in self._natural(sites, K)]
-        return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
+        distributions = [_moments(each) for each in self._natural(sites, K)]
+        return Gaussians(
+            np.array([distribution.mean for distribution in distributions]),
+            np.array([distribution.cov for distribution in distributions]),
+        )
 
     def cavities(self, sites: list[Natural], K: Matrices) -> Gaussians:
         """q without one n-th of the tied factor, from sites and K."""
-        laws = [_moments(each) for each in sep_cavity(self._natural(sites, K), sites, self.counts)]
-        return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
+        distributions = [_moments(each) for each in sep_cavity(self._natural(sites, K), sites, self.counts)]
+        return Gaussians(
+            np.array([distribution.mean for distribution in distributions]),
+            np.array([distribution.cov for distribution in distributions]),
+        )
 
     def matched(self, cavities: Gaussians, y: Labels, K: Matrices) -> tuple[Coefficients, Array]:
         """Coefficients and log Z of all factors of data, each (n, C), from cavities, the labels y and K of the data."""

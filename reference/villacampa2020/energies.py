@@ -15,7 +15,7 @@ from reference.common.ledger import equation
 from reference.villacampa2020.cavity import power_cavity
 from reference.villacampa2020.evidence import log_normaliser_of, site_log_normaliser
 from reference.villacampa2020.hyper import Matrices
-from reference.villacampa2020.pep import TiltedLaw, pep_include, pep_project
+from reference.villacampa2020.pep import TiltedDistribution, pep_include, pep_project
 from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
 from reference.villacampa2020.refinement import dlogz_dcov, dlogz_dmean
@@ -27,7 +27,7 @@ from reference.villacampa2020.tied import (
     apep_cavity,
     basis_of,
     data_term,
-    law_in,
+    distribution_in,
     log_share,
     rpapep_cavity,
     second_moments,
@@ -44,7 +44,7 @@ class Energy(NamedTuple):
     """An objective at q, and what its derivatives need."""
 
     value: float
-    cavity: Gaussians  # the law under which the likelihood's powers are averaged
+    cavity: Gaussians  # the distribution under which the likelihood's powers are averaged
     data: DataTerm
     direction: Natural  # natural gradient: what would be added to θ
     by_mean: Array  # (C, m) derivative by the means, covariances held
@@ -105,7 +105,10 @@ def rpapep_objective(
     N = len(y) if n is None else n
     theta, prior = natural_parameters(posterior), natural_prior(K.K_ZZ)
     cavity = rpapep_cavity(theta, N, alpha)  # θ\ = θ - α θ/(N + 1)
-    data = [site_log_normaliser(law.log_norm, cavity, theta) for law in _tilted(cavity, y, K, epsilon, alpha)]  # (A.24)
+    data = [
+        site_log_normaliser(distribution.log_norm, cavity, theta)
+        for distribution in _tilted(cavity, y, K, epsilon, alpha)
+    ]  # (A.24)
     # E_q\[p(f̄)^α] is an integral of Gaussians: g(θ\ + α θ_prior) - α g(θ_prior) - g(θ\)
     both = log_normaliser_of(along(cavity, prior, alpha))
     of_prior = both - alpha * log_normaliser_of(prior) - log_normaliser_of(theta)
@@ -158,7 +161,12 @@ def tied_log_norms(
     """
     theta = natural_parameters(posterior)
     cavity = power_cavity(theta, factor, alpha)  # (A.7)
-    return np.array([site_log_normaliser(law.log_norm, cavity, theta) for law in _tilted(cavity, y, K, epsilon, alpha)])
+    return np.array(
+        [
+            site_log_normaliser(distribution.log_norm, cavity, theta)
+            for distribution in _tilted(cavity, y, K, epsilon, alpha)
+        ]
+    )
 
 
 @equation("villacampa2020", "u22-apep-objective")
@@ -187,14 +195,17 @@ def apep_objective(
     N = len(y) if n is None else n
     theta, prior = natural_parameters(posterior), natural_prior(K.K_ZZ)
     cavity = apep_cavity(theta, along(theta, prior, -1.0), N, alpha)  # θ\ = θ - (α/N) θ̃, θ̃ = θ - θ_prior
-    data = [site_log_normaliser(law.log_norm, cavity, theta) for law in _tilted(cavity, y, K, epsilon, alpha)]  # (A.24)
+    data = [
+        site_log_normaliser(distribution.log_norm, cavity, theta)
+        for distribution in _tilted(cavity, y, K, epsilon, alpha)
+    ]  # (A.24)
     return log_normaliser_of(theta) - log_normaliser_of(prior) + N / len(y) * float(np.sum(data)) / alpha  # (8)
 
 
-def _tilted(cavity: Natural, y: Labels, K: Matrices, epsilon: float, alpha: float) -> list[TiltedLaw]:
+def _tilted(cavity: Natural, y: Labels, K: Matrices, epsilon: float, alpha: float) -> list[TiltedDistribution]:
     r"""p̂ of every datum where all have one cavity: step two of section 3.1."""
-    law = moments_of(cavity, "cavity precision")
-    return pep_include([law] * len(y), y, K.k_xx, K.upsilon, K.K_ZZ, epsilon, alpha)
+    distribution = moments_of(cavity, "cavity precision")
+    return pep_include([distribution] * len(y), y, K.k_xx, K.upsilon, K.K_ZZ, epsilon, alpha)
 
 
 def printed_energy(
@@ -254,18 +265,21 @@ def printed_energy(
             value = apep_objective(posterior, y, K, epsilon, alpha, n)  # section 3.2
         cavity = apep_cavity(theta, along(theta, prior, -1.0), N, alpha)
         total = _Moments(posterior)
-    laws, mean_second = _tilted(cavity, y, K, epsilon, alpha), np.zeros_like(posterior.cov)
-    for law in laws:
-        new = pep_project(law)  # (A.14), (A.15)
+    distributions, mean_second = _tilted(cavity, y, K, epsilon, alpha), np.zeros_like(posterior.cov)
+    for distribution in distributions:
+        new = pep_project(distribution)  # (A.14), (A.15)
         total.add(new, weight)
         mean_second += second_moments(new) / len(y)
     dP, by_mean = total.derivatives((1.0 - share) / alpha)
-    log_norm = np.array([law.log_norm for law in laws]) / alpha
+    log_norm = np.array([distribution.log_norm for distribution in distributions]) / alpha
     scale = weight / alpha
-    d_mean, d_var = (scale * np.array([getattr(law, name) for law in laws]) for name in ("d_mean", "d_var"))
+    d_mean, d_var = (
+        scale * np.array([getattr(distribution, name) for distribution in distributions])
+        for name in ("d_mean", "d_var")
+    )
     data = DataTerm(weight * float(np.sum(log_norm)), log_norm, d_mean, d_var)
     second = second_moments(refined) if method == "rpapep" else mean_second
-    return _energy_of(value, laws[0].cavity, data, dP, by_mean, posterior, second)
+    return _energy_of(value, distributions[0].cavity, data, dP, by_mean, posterior, second)
 
 
 class _Moments:
@@ -275,11 +289,11 @@ class _Moments:
         self.q = posterior
         self.mean, self.cov = np.zeros_like(posterior.mean), np.zeros_like(posterior.cov)
 
-    def add(self, law: Gaussians, weight: float) -> "_Moments":
-        """One more law, weighted."""
-        away = law.mean - self.q.mean
+    def add(self, distribution: Gaussians, weight: float) -> "_Moments":
+        """One more distribution, weighted."""
+        away = distribution.mean - self.q.mean
         self.mean += weight * away
-        self.cov += weight * (law.cov - self.q.cov + away[:, :, None] * away[:, None, :])
+        self.cov += weight * (distribution.cov - self.q.cov + away[:, :, None] * away[:, None, :])
         return self
 
     def derivatives(self, rate: float) -> tuple[Array, Array]:
@@ -326,7 +340,7 @@ def arpep_limit(
     """
     basis, length = basis_of(posterior, K_ZZ), alpha / n
     moved = towards_prior(basis, 1.0, length)
-    data = data_term(law_in(basis, moved), y, upsilon, cond_var, epsilon, alpha, 1.0)
+    data = data_term(distribution_in(basis, moved), y, upsilon, cond_var, epsilon, alpha, 1.0)
     return _tied_value(basis, moved, length) + data.value
 
 
@@ -347,14 +361,14 @@ def energy(
 ) -> Energy:
     r"""The objective of APEP, ARPEP or RPAPEP at q, with its natural gradient, for any α in [0, 1].
 
-    With σ and β of the basis, r the share of q's natural parameters that the cavity keeps, and c the scales of the laws
-    that are moved towards the prior, the value without the data term is
+    With σ and β of the basis, r the share of q's natural parameters that the cavity keeps, and c the scales of the
+    distributions that are moved towards the prior, the value without the data term is
 
         APEP     Σ ½ log σ - ½ log(1 + t(σ-1))/t - ½ r c σβ²,   t = α/N, r = 1 - t;  ARPEP: t = 0
         RPAPEP   Σ ½ log σ - ½ N log(r)/α - ½ log(1 + α(σ-s))/α - ½ r c σβ²,   s = 1/(N+1), r = 1 - αs
 
-    and its derivative by θ is r Σ x, with x the changes of the moments that the cavity, the tilted law of the prior and
-    the likelihoods make.
+    and its derivative by θ is r Σ x, with x the changes of the moments that the cavity, the tilted distribution of the
+    prior and the likelihoods make.
 
     Parameters
     ----------
@@ -375,7 +389,7 @@ def energy(
     if method == "rpapep":
         share = 1.0 / (n + 1)
         remaining, length = 1.0 - alpha * share, alpha
-        refined = towards_prior(basis, share, alpha)  # the prior's tilted law
+        refined = towards_prior(basis, share, alpha)  # the prior's tilted distribution
         same = np.full_like(basis.sigma, 1.0 / remaining)
         at, by_mean, by_cov = Moved(same, basis.beta, 0.0 * same, share * same), refined.by_mean, refined.by_cov
         logs = n * log_share(np.full_like(same, -share), alpha) + log_share(basis.sigma - share, alpha)
@@ -385,9 +399,9 @@ def energy(
         length = alpha / n if method == "apep" else 0.0
         remaining, at = 1.0 - length, towards_prior(basis, 1.0, length)
         value, by_mean, by_cov = _tied_value(basis, at, length), at.by_mean, at.by_cov
-    cavity = law_in(basis, at)
+    cavity = distribution_in(basis, at)
     data = data_term(cavity, y, K.upsilon, K.cond_var, epsilon, alpha, n / len(y))
-    second = second_moments(law_in(basis, refined) if method == "rpapep" else cavity)
+    second = second_moments(distribution_in(basis, refined) if method == "rpapep" else cavity)
     parts = []
     for k, (A, inverse) in enumerate(zip(basis.A, basis.inverse, strict=True)):
         gain = at.scale[k][:, None] * (A.T @ K.upsilon[k].T)  # A⁻¹ V\ Υ

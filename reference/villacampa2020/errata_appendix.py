@@ -8,8 +8,8 @@ code, and so are the cavity below (A.27) and the last step of section 3.1.
 - (A.9): the second line lacks α before C²; the lines after it have it.
 - (A.10), (A.11): the moments of the latent value are called m_k and V_k as those of q(f̄^k) are.
 - (A.11): K⁻¹ stands between two υ, which hold one K⁻¹ each already; K is meant.
-- (A.14) to (A.16): the tilted law is called φ_i q\ and the factor Z_i q_new/q\; they are p(y_i|f_i)^α q\ and the power
-  1/α of it, as in section 3.1; the Ṽ and m̃ of (A.16) and (A.19) are α times those of (A.18) and (A.21).
+- (A.14) to (A.16): the tilted distribution is called φ_i q\ and the factor Z_i q_new/q\; they are p(y_i|f_i)^α q\ and
+  the power 1/α of it, as in section 3.1; the Ṽ and m̃ of (A.16) and (A.19) are α times those of (A.18) and (A.21).
 - (A.19): the class of the label y_i stands where any class k is meant, beside k itself. Its last two lines print C¹,
   which (A.17) has divided by α, for α C¹; at α = 1 nothing is wrong.
 - Below (A.19): (V_new)⁻¹ = V⁻¹ + Ṽ has the inverse covariance of q for that of the cavity.
@@ -211,7 +211,7 @@ def pep_update_as_printed(new: Gaussians, cavity: Gaussians, alpha: float) -> Si
     """
     after, before = natural_parameters(new), natural_parameters(cavity)
     log_scale = sum(
-        gaussian_log_normaliser(*law) * sign
-        for sign, laws in ((1.0, cavity), (-1.0, new)) for law in zip(*laws, strict=True)
+        gaussian_log_normaliser(*distribution) * sign
+        for sign, distributions in ((1.0, cavity), (-1.0, new)) for distribution in zip(*distributions, strict=True)
     )  # fmt: skip
     return Site(log_scale / alpha, (after.precision - before.precision) / alpha, (after.shift - before.shift) / alpha)

@@ -62,7 +62,7 @@ def site_log_normaliser(log_tilted_norm: float, cavity: Natural, posterior: Natu
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the laws is no distribution
+    NotPositiveDefiniteError  if one of the distributions is no distribution
     """
     return log_tilted_norm + log_normaliser_of(cavity) - log_normaliser_of(posterior)
 
@@ -114,8 +114,8 @@ def site_log_normaliser_from_moments(log_tilted_norm: float, cavity: Gaussians, 
     NotPositiveDefiniteError  if one of the matrices is no covariance
     """
     total = log_tilted_norm
-    for sign, laws in ((1.0, cavity), (-1.0, posterior)):
-        for m, V in zip(laws.mean, laws.cov, strict=True):
+    for sign, distributions in ((1.0, cavity), (-1.0, posterior)):
+        for m, V in zip(distributions.mean, distributions.cov, strict=True):
             factor = factorise(V, "inducing_cov", SITES_REMEDY)
             total += sign * 0.5 * (factor.log_det + float(m @ factor.inverse @ m))
     return total

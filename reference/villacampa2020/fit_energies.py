@@ -102,8 +102,8 @@ def energy_gradients(
         -½ tr(K⁻¹ dK) + ½ tr(K⁻¹ dK K⁻¹ M₂) + Σ_i [F_m m\ᵀdυ + F_v (ds + 2 υᵀV\dυ)]
         dυ = K⁻¹(dk_xZ - dK υ),   ds = dκ - 2 υᵀdk_xZ + υᵀdK υ
 
-    with m\ and V\ of the law of the data term, and M₂ the second moment that K⁻¹ meets: of q in ARPEP, of the prior's
-    tilted law in RPAPEP, of the mean tilted law in APEP.
+    with m\ and V\ of the distribution of the data term, and M₂ the second moment that K⁻¹ meets: of q in ARPEP, of the
+    prior's tilted distribution in RPAPEP, of the mean tilted distribution in APEP.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ CONVERGED = 1e-6  # largest entry of the gradient: a maximum on the boundary is 
 _START = 0.1
 
 
-def _law(where: Array, inverses: Array) -> tuple[Gaussians, Array, Array]:
+def _distribution(where: Array, inverses: Array) -> tuple[Gaussians, Array, Array]:
     """q, R (C, m, m) and natural shift (C, m) from the coordinates, `inverses` those of L_K."""
     C, m, _ = inverses.shape
     low = np.tril_indices(m)
@@ -68,13 +68,13 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     start = np.tile(np.concatenate([np.zeros(m), _START * np.eye(m)[np.tril_indices(m)]]), C)
 
     def objective(where: Array) -> tuple[float, Array]:
-        q, roots, _ = _law(where, inverses)
+        q, roots, _ = _distribution(where, inverses)
         at = data.at(q, K)
         return at.value, _derivatives(at, q, roots, inverses)
 
     limits = Limits(1e-9, 1e-15, max_iterations, 20 * max_iterations, memory=30)
     top = maximise(objective, start, limits)
-    q = _law(top.where, inverses)[0]
+    q = _distribution(top.where, inverses)[0]
     at = data.at(q, K)
     converged = top.residual <= CONVERGED
     optimum = FINITE if converged else NOT_REACHED

@@ -45,11 +45,11 @@ from reference.villacampa2020.gradients import (
 )
 from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
 from reference.villacampa2020.pep import (
-    TiltedLaw,
+    TiltedDistribution,
     parallel_pep_sweep,
     pep_log_evidence,
     pep_refine_factors,
-    tilted_laws,
+    tilted_distributions,
 )
 from reference.villacampa2020.posterior import Coefficients, posterior_moments
 from reference.villacampa2020.power_likelihood import check_power
@@ -137,10 +137,13 @@ class PEP(NamedTuple):
         if self.form != "printed":
             return self.value(sites, posterior, K).log_evidence
         try:
-            laws = tilted_laws(sites, posterior, self.y, K, self.epsilon, self.alpha)
+            distributions = tilted_distributions(sites, posterior, self.y, K, self.epsilon, self.alpha)
         except ValueError:  # a cavity is no distribution
             return None
-        each = [site_log_normaliser_from_moments(law.log_norm, law.cavity, posterior) for law in laws]  # (A.27)
+        each = [
+            site_log_normaliser_from_moments(distribution.log_norm, distribution.cavity, posterior)
+            for distribution in distributions
+        ]  # (A.27)
         return pep_log_evidence_from_moments(posterior, K.K_ZZ, np.array(each), self.alpha)  # (A.26)
 
     def latents(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Marginal:
@@ -173,11 +176,12 @@ class PEP(NamedTuple):
         rows = np.arange(len(X)) if batch is None else batch
         if self.form == "printed" and not exact:
             try:
-                laws = tilted_laws(sites, q, self.y, K, self.epsilon, self.alpha, batch)
+                distributions = tilted_distributions(sites, q, self.y, K, self.epsilon, self.alpha, batch)
             except ValueError:  # a cavity is no distribution
                 return None
             derivatives = [
-                _printed_derivative(k, q, laws, K.of(rows), self.alpha, rows, len(X)) for k in range(len(K.K_ZZ))
+                _printed_derivative(k, q, distributions, K.of(rows), self.alpha, rows, len(X))
+                for k in range(len(K.K_ZZ))
             ]
             return class_gradients(derivatives, X, prior, learn)
         pulls_of = held_numbers_pulls if exact else held_matrices_pulls
@@ -233,13 +237,19 @@ def _projected_sweep(
 
 
 def _printed_derivative(
-    k: int, posterior: Gaussians, laws: Sequence[TiltedLaw], K: Matrices, alpha: float, rows: Batch, n: int
+    k: int,
+    posterior: Gaussians,
+    distributions: Sequence[TiltedDistribution],
+    K: Matrices,
+    alpha: float,
+    rows: Batch,
+    n: int,
 ) -> Derivative:
     """(A.28) in one class, from the derivatives of the matrices of all data."""
 
     def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
         direction = Direction(dK_ZZ, dK_XZ[rows], dk[rows])
-        return pep_log_evidence_gradient(k, posterior, laws, K, alpha, direction, n / len(rows))
+        return pep_log_evidence_gradient(k, posterior, distributions, K, alpha, direction, n / len(rows))
 
     return derivative
 

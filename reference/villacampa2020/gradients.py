@@ -14,7 +14,7 @@ from reference.common._learning import Derivative
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.hyper import Matrices
-from reference.villacampa2020.pep import TiltedLaw
+from reference.villacampa2020.pep import TiltedDistribution
 from reference.villacampa2020.posterior import REMEDY, Coefficients, Gaussians
 from reference.villacampa2020.projected import project
 
@@ -115,8 +115,8 @@ def held_matrices_pulls(
     r"""(A.28) of villacampa2020: natural parameters of the factors held; each class's `Pull`.
 
     With F = (1/α) log Z_i, g = ∂F/∂a, b its variance, D = 1 - αC¹q and w = C¹p - C² the direct part is g m\ᵀdυ +
-    ∂F/∂b (ds + 2 υᵀV\dυ). θ\ moves as θ_prior does, which adds (1/α)(η̂ - η)ᵀ∂θ_prior: η̂, the moments of the tilted law,
-    differ from those of q by
+    ∂F/∂b (ds + 2 υᵀV\dυ). θ\ moves as θ_prior does, which adds (1/α)(η̂ - η)ᵀ∂θ_prior: η̂, the moments of the tilted
+    distribution, differ from those of q by
 
         (1/α) Δ E[f̄f̄ᵀ] = (C¹/D - h/D² + αB²) VυυᵀV + B (Vυmᵀ + mυᵀV),   B = (g + w)/D,   h = αg² - 2 ∂F/∂b
 
@@ -215,7 +215,7 @@ def held_numbers_pulls(
 def pep_log_evidence_gradient(
     k: int,
     posterior: Gaussians,
-    tilted: Sequence[TiltedLaw],
+    tilted: Sequence[TiltedDistribution],
     K: Matrices,
     alpha: float,
     direction: Direction,
@@ -247,13 +247,13 @@ def pep_log_evidence_gradient(
     upsilon, minus_d_inverse = K.upsilon[k], inverse @ dK @ inverse  # -∂K⁻¹: what θ_prior, θ and θ\ lose
     M = prior_term_matrix(posterior.mean[k], posterior.cov[k], K.K_ZZ[k])  # (A.30)
     total = 0.0
-    for i, law in enumerate(tilted):
-        m, V, u = law.cavity.mean[k], law.cavity.cov[k], upsilon[i]
+    for i, distribution in enumerate(tilted):
+        m, V, u = distribution.cavity.mean[k], distribution.cavity.cov[k], upsilon[i]
         d_u = inverse @ (dk[i] - dK @ u)
         d_m, d_V = V @ minus_d_inverse @ m, V @ minus_d_inverse @ V
         d_mean = d_u @ m + u @ d_m  # ∂a of (A.10)
         d_var = dkappa[i] - 2.0 * u @ dk[i] + u @ dK @ u + 2.0 * u @ V @ d_u + u @ d_V @ u  # ∂b of (A.11)
-        total += float(law.d_mean[k] * d_mean + law.d_var[k] * d_var)  # ∂ log E
+        total += float(distribution.d_mean[k] * d_mean + distribution.d_var[k] * d_var)  # ∂ log E
         total += prior_term_gradient(prior_term_matrix(m, V, K.K_ZZ[k]) - M, dK)  # (η\ - η)ᵀ ∂θ_prior
     return prior_term_gradient(M, dK) + weight * total / alpha  # (A.28), (A.29)
 

@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-class TiltedLaw(NamedTuple):
+class TiltedDistribution(NamedTuple):
     r"""p̂ ∝ p(y_i|f_i)^α q\ of one datum, with what projects it."""
 
     cavity: Gaussians  # q\
@@ -103,7 +103,7 @@ def pep_remove(posterior: Gaussians, c1: Array, c2: Array, upsilon: Array, alpha
 @equation("villacampa2020", "u16-pep-include")
 def pep_include(
     cavities: Sequence[Gaussians], y: Labels, k_xx: Array, upsilon: Array, K_ZZ: Array, epsilon: float, alpha: float
-) -> list[TiltedLaw]:
+) -> list[TiltedDistribution]:
     r"""p̂ ∝ E[p(y_i|f_i)^α | f̄] q\(f̄) of some data, and the derivatives of log Z_i: step two in section 3.1.
 
     Parameters
@@ -123,7 +123,7 @@ def pep_include(
     ]  # (A.11)
     z = log_expected_powers(np.reshape(mean, (-1, len(C))), np.reshape(var, (-1, len(C))), y, epsilon, alpha)
     return [
-        TiltedLaw(
+        TiltedDistribution(
             cavities[i],
             upsilon[:, i],
             float(z.log_expectation[i]),
@@ -154,12 +154,12 @@ def _log_density(
 
 
 @equation("villacampa2020", "u17-pep-project")
-def pep_project(tilted: TiltedLaw) -> Gaussians:
+def pep_project(tilted: TiltedDistribution) -> Gaussians:
     r"""argmin KL[p̂||q*] over independent Gaussians, the moments of p̂, by (A.14) and (A.15): step three in section 3.1.
 
     Parameters
     ----------
-    tilted : TiltedLaw        p̂ of villacampa2020
+    tilted : TiltedDistribution        p̂ of villacampa2020
     """
     each = list(zip(*tilted.cavity, tilted.d_mean.tolist(), tilted.d_var.tolist(), tilted.upsilon, strict=True))
     return Gaussians(
@@ -169,14 +169,14 @@ def pep_project(tilted: TiltedLaw) -> Gaussians:
 
 
 @equation("villacampa2020", "u13-pep-factor-recovery", "u18-pep-update")
-def pep_update(tilted: TiltedLaw, new: Gaussians, alpha: float) -> Factor:
+def pep_update(tilted: TiltedDistribution, new: Gaussians, alpha: float) -> Factor:
     r"""φ̃_i = (Z_i q_new/q\)^{1/α} with its scale: section 3.1 of villacampa2020, whose step four lacks Z_i.
 
     q_new and q\ are normalised: the scale is s̃_i with log s̃_i = [log Z_i + g(θ\) - g(θ_new)]/α.
 
     Parameters
     ----------
-    tilted : TiltedLaw        p̂, whose normaliser is Z_i
+    tilted : TiltedDistribution        p̂, whose normaliser is Z_i
     new : Gaussians           moments of q_new
     alpha : float             α in (0, 1]
 
@@ -241,8 +241,8 @@ def pep_refine_factors(
             continue
     at, labels = K.of(np.array(list(cavities), dtype=np.intp)), y[list(cavities)]
     data = labels, at.k_xx, at.upsilon, K.K_ZZ
-    laws = pep_include([*cavities.values()], *data, epsilon, alpha)                              # include   p̂ = p^α q\
-    for i, tilted in zip(cavities, laws, strict=True):
+    distributions = pep_include([*cavities.values()], *data, epsilon, alpha)               # include   p̂ = p^α q\
+    for i, tilted in zip(cavities, distributions, strict=True):
         new = pep_project(tilted)                                                              # project   moments of p̂
         factor = pep_update(tilted, new, alpha)                                             # update   φ̃^α = Z q_new/q\
         c1[i], c2[i], log_norm[i] = factor.c1, factor.c2, tilted.log_norm / alpha
@@ -310,7 +310,7 @@ def parallel_pep_sweep(
     # fmt: on
 
 
-def tilted_laws(
+def tilted_distributions(
     coefficients: Coefficients,
     posterior: Gaussians,
     y: Labels,
@@ -318,7 +318,7 @@ def tilted_laws(
     epsilon: float,
     alpha: float,
     batch: Batch | None = None,
-) -> list[TiltedLaw]:
+) -> list[TiltedDistribution]:
     """Steps one and two of villacampa2020 for all data, or a mini-batch: what log Z_q and its gradient are made of.
 
     Parameters
@@ -366,7 +366,7 @@ def pep_log_evidence(
     prior = natural_prior(K.K_ZZ)                                                                     # θ_prior of (A.4)
     theta = natural_parameter_sum(prior, [sep_tied_factor(coefficients, K.upsilon)])               # θ = θ_prior + Σ θ_i
     total = 0.0
-    for i, tilted in enumerate(tilted_laws(coefficients, posterior, y, K, epsilon, alpha)):              # log E_q\[p^α]
+    for i, tilted in enumerate(tilted_distributions(coefficients, posterior, y, K, epsilon, alpha)):   # log E_q\[p^α]
         site = natural_factor(coefficients.c1[i], coefficients.c2[i], K.upsilon[:, i])                  # (A.18), (A.21)
         cavity = power_cavity(theta, site, alpha)                                                                # (A.7)
         total += site_log_normaliser(tilted.log_norm, cavity, theta)                                    # (A.22), (A.24)

@@ -80,6 +80,6 @@ def proposals(coefficients: Coefficients, projected: Projected, alpha: float) ->
     g, h = projected.likelihood.d_mean, -projected.likelihood.d2_mean
     open_part = np.where(
         projected.proper[:, None], 1.0 - alpha * h * projected.var, 1.0
-    )  # variance of the tilted law over v
+    )  # variance of the tilted distribution over v
     c1 = np.where(projected.proper[:, None], h / open_part, coefficients.c1)
     return Coefficients(c1, np.where(projected.proper[:, None], (g + h * projected.mean) / open_part, coefficients.c2))

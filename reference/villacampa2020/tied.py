@@ -146,8 +146,8 @@ def towards_prior(basis: Basis, weight: float, length: float) -> Moved:
     return Moved(scale, basis.beta + length * by_mean, by_mean, -change * scale)
 
 
-def law_in(basis: Basis, change: Moved) -> Gaussians:
-    """The moments of a changed law of villacampa2020, out of the basis.
+def distribution_in(basis: Basis, change: Moved) -> Gaussians:
+    """The moments of a changed distribution of villacampa2020, out of the basis.
 
     Parameters
     ----------
@@ -178,11 +178,11 @@ def data_term(
     return DataTerm(value, result.log_expectation, weight * result.d_mean, weight * result.d_var)
 
 
-def second_moments(law: Gaussians) -> Array:
+def second_moments(distribution: Gaussians) -> Array:
     """V + mmᵀ of every class, (C, m, m), villacampa2020.
 
     Parameters
     ----------
-    law : Gaussians           means and covariances
+    distribution : Gaussians           means and covariances
     """
-    return law.cov + law.mean[:, :, None] * law.mean[:, None, :]
+    return distribution.cov + distribution.mean[:, :, None] * distribution.mean[:, None, :]

@@ -430,7 +430,7 @@ def _order_between(small: float, large: float, factor: float) -> float:
 @says_at_length("villacampa2017", "sep", "sep-memory-factor", "Does SEP hold 1/n of the memory of EP, n the factors?")
 def _(context: Context) -> Iterable[Outcome]:
     ratios = [_held("ep", n, 40, 3) / _held("sep", n, 40, 3) for n in (1000, 4000)]
-    order = _order_between(*ratios, 4.0)
+    order = _order_between(ratios[0], ratios[1], 4.0)
     # K_ZZ and its factors are held by both, and are a twentieth of what EP holds of a thousand data
     yield Compared(abs(order - 1.0), 0.15, f"EP over SEP {ratios[0]:.3g} and {ratios[1]:.3g}: order {order:.3f} in N",
                    "paper", "bytes held")  # fmt: skip

@@ -191,7 +191,7 @@ def _of_search(hyperprior: Any) -> dict[str, Any]:
     """The same as options of `fast.full_classes.learning.search`."""
     if hyperprior is None:
         return {"hyperprior": None}
-    return {"hyperprior": hyperprior.laws, "map_density": hyperprior.map_density}
+    return {"hyperprior": hyperprior.densities, "map_density": hyperprior.map_density}
 
 
 _REQUESTS: dict[str, Callable[..., tuple[str, str, dict[str, Any]]]] = {
@@ -323,9 +323,9 @@ def _questions_differ(question: _Question, settings: Mapping[str, Any], problem:
 
 
 def _apart(left: Any, right: Any) -> float:
-    if hasattr(left, "laws") and hasattr(right, "laws"):
+    if hasattr(left, "densities") and hasattr(right, "densities"):
         readings = (left.sits_on, left.map_density) == (right.sits_on, right.map_density)
-        return _apart(left.laws, right.laws) if readings else np.inf
+        return _apart(left.densities, right.densities) if readings else np.inf
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return max((_apart(left[key], right[key]) for key in left), default=0.0) if set(left) == set(right) else np.inf
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):

@@ -402,7 +402,7 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert answer.gradients is not None
     assert problem.Z is not None
     K, q, sites = given(problem), law(answer), coefficients(answer)
-    laws = gradients.laws_of(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
+    laws = gradients.distributions_of(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
     at = laws, problem.y, K.K_ZZ
     directions = gradients.hyper_directions(problem.X, problem.Z, problem.variance, problem.lengthscales)
     scale = max(float(np.abs(answer.gradients[name]).max()) for name in PARAMETERS)

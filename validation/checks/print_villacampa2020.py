@@ -398,7 +398,7 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         kept = np.concatenate([[0.0], at.answer.local["log_tilted_norm"][1:]])
         yield same("sweep with an improper cavity log Z_i", done.log_norm, kept, "0 for it")
         yield same("sweep with an improper cavity, their number", done.n_improper, 1.0, "one")
-        laws = r.tilted_laws(at.coefficients(), at.q, *data, problem.epsilon, alpha)
+        laws = r.tilted_distributions(at.coefficients(), at.q, *data, problem.epsilon, alpha)
         yield same("cavities' means", [law.cavity.mean for law in laws], at.cavity_m)
         yield same("cavities' covariances", [law.cavity.cov for law in laws], at.cavity_V)
         for name, right in (("log_norm", at.log_z), ("d_mean", at.g), ("d_var", at.dv)):

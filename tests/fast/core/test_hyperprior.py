@@ -123,4 +123,4 @@ def test_what_is_no_hyperprior_is_refused_by_type(value):
         Hyperprior.given(value, 1)
     assert Hyperprior.given(None, 1) is None
     laws = {"variance": ("log-normal", 1.0, 1.0)}
-    assert Hyperprior.given(Hyperprior(laws), 1).laws == laws
+    assert Hyperprior.given(Hyperprior(laws), 1).densities == laws

@@ -11,9 +11,9 @@ from reference.villacampa2017.gradients import (
     adaptive_learning_rate,
     cyclic_trace,
     direct_dlogz_dhyper,
+    distributions_of,
     ep_log_evidence_gradient,
     hyper_directions,
-    laws_of,
     minibatch_log_evidence_gradient,
     minibatch_scale,
     prior_term_gradient,
@@ -78,7 +78,7 @@ def test_the_gradient_at_convergence_is_the_derivative_of_log_z(model, fixed_poi
     change = max(np.max(np.abs(a - b)) for a, b in zip(end.refined.coefficients, end.coefficients, strict=True))
     assert change < 1e-12  # EP has converged
     directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
-    data = laws_of(end.coefficients, end.q, s.y, *(s.k_xx, s.K_XZ, s.K_ZZ)), s.y, s.K_ZZ
+    data = distributions_of(end.coefficients, end.q, s.y, *(s.k_xx, s.K_XZ, s.K_ZZ)), s.y, s.K_ZZ
     for field, entry in ENTRIES[::2]:
         direction = directions[field][entry]
         step = 1e-4

@@ -20,9 +20,9 @@ from reference.villacampa2017.factors import (
 from reference.villacampa2017.fit import fit_ep, fit_sep, minibatch_training_step, training_schedule
 from reference.villacampa2017.gradients import (
     direct_dlogz_dhyper,
+    distributions_of,
     ep_log_evidence_gradient,
     hyper_directions,
-    laws_of,
     minibatch_log_evidence_gradient,
     prior_term_gradient,
     prior_term_matrix,
@@ -119,7 +119,7 @@ def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(mo
     q = method.posterior(sites, K)
     batch = np.array([0, 2, 3])
     got = method.gradients(s.X, State(sites, q, prior, K), batch)
-    laws = laws_of(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
+    laws = distributions_of(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for field, directions in hyper_directions(s.X, s.Z, s.variance, s.lengthscales).items():
         wanted = [minibatch_log_evidence_gradient(laws, s.y, s.K_ZZ, direction, batch) for direction in directions]
         np.testing.assert_allclose(got[field].ravel(), wanted, rtol=1e-8, atol=1e-10)
@@ -182,7 +182,7 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
         return pairwise.value(end.sites, end.posterior, K).log_evidence
 
     directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
-    laws = laws_of(of_ep.sites, of_ep.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
+    laws = distributions_of(of_ep.sites, of_ep.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for field, entry in wanted:
         got = ep_log_evidence_gradient(laws, s.y, s.K_ZZ, directions[field][entry])
         assert got == pytest.approx(difference(anew_of_ep, prior, field, entry), rel=1e-6, abs=1e-8)
@@ -241,7 +241,7 @@ def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior
     directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
     # q is rebuilt from the new factors before the gradient is taken
     rebuilt = posterior_of(new, s.y, s.upsilon, s.K_ZZ)
-    data = laws_of(new, rebuilt, s.y, s.k_xx, s.K_XZ, s.K_ZZ), s.y, s.K_ZZ
+    data = distributions_of(new, rebuilt, s.y, s.k_xx, s.K_XZ, s.K_ZZ), s.y, s.K_ZZ
     for field in ("variance", "noise"):
         derivatives = [minibatch_log_evidence_gradient(*data, direction, batch) for direction in directions[field]]
         # the first step of Adam has the size of its rate, in logarithms

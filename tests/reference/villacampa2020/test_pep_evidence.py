@@ -31,7 +31,7 @@ from reference.villacampa2020.gradients import (
     prior_term_matrix,
 )
 from reference.villacampa2020.hyper import Matrices
-from reference.villacampa2020.pep import pep_log_evidence, tilted_laws
+from reference.villacampa2020.pep import pep_log_evidence, tilted_distributions
 from reference.villacampa2020.posterior import (
     Coefficients,
     Gaussians,
@@ -237,7 +237,7 @@ def test_the_gradient_holds_natural_parameters_of_the_factors(model, rng):
         """Of all classes at once: the derivatives by one hyper-parameter of each add up."""
         K = Matrices(s.K_ZZ, s.upsilon, s.cond_var, s.k_xx, s.K_XZ)
         at = Coefficients(s.c1, s.c2), Gaussians(s.mean, s.cov)
-        laws = tilted_laws(*at, s.y, K, s.epsilon, alpha)
+        laws = tilted_distributions(*at, s.y, K, s.epsilon, alpha)
         return sum(
             pep_log_evidence_gradient(k, at[1], laws, K, alpha, Direction(*(part[k] for part in way)), weight)
             for k in range(s.C)
