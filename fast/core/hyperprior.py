@@ -2,7 +2,7 @@
 
 A hyperprior has a density for each field: a family, a second number and a scale. `half-student-t` is that of
 riihimaki2013, section 5.5: "half Student-t with four degrees of freedom and variance equal to one hundred" can be read
-in several ways, see `half_t_scale` for what is one hundred, `sits_on` for what the density sits on, `map_density` for
+in several ways, see `half_t_scale` for what is one hundred, `prior_on` for what the density sits on, `map_density` for
 whose mode is meant. A lengthscale has the units of its input: a scale (d,) says what is large in each of them.
 
 `weak` is the hyperprior of the classifiers, a density of logarithms; docs/classifiers.md has the reasons.
@@ -174,7 +174,7 @@ def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperpr
 
 
 def log_hyperprior(
-    name: str, value: FloatArray, density: Density, *, sits_on: str = "field", map_density: str = "value"
+    name: str, value: FloatArray, density: Density, *, prior_on: str = "field", map_density: str = "value"
 ) -> LogDensity:
     """Log prior of a field and its derivative in log value.
 
@@ -183,12 +183,12 @@ def log_hyperprior(
     name : str               of the field
     value                    entries of the field
     density                      family, df, scale
-    sits_on : str            "field", or "root": on the square root of variance and noise
+    prior_on : str            "field", or "root": on the square root of variance and noise
     map_density : str        "value": the mode in the value itself; "log": in its logarithm
     """
     family, df, scale = density
     one_of("hyperprior", family, tuple(_FAMILIES))
-    power = 0.5 if sits_on == "root" and name in ("variance", "noise") else 1.0
+    power = 0.5 if prior_on == "root" and name in ("variance", "noise") else 1.0
     result = _FAMILIES[family](value**power, df, scale)
     log_value, one = power * np.log(value), np.ones_like(value)
     if map_density == "log":
@@ -201,7 +201,7 @@ class Hyperprior:
     """Densities of what is learned of a prior, rows of several classes independent."""
 
     densities: Mapping[str, Density]  # field -> (family, df, scale); fields without one are flat
-    sits_on: str = "field"  # see `log_hyperprior`
+    prior_on: str = "field"  # see `log_hyperprior`
     map_density: str = "value"
 
     def checked(self, n_columns: int, argument: str = "hyperprior") -> Hyperprior:
@@ -213,13 +213,13 @@ class Hyperprior:
         argument : str     what errors call the densities
         """
         densities = checked_hyperprior(self.densities, n_columns, argument)
-        one_of("sits_on", self.sits_on, ("field", "root"))
+        one_of("prior_on", self.prior_on, ("field", "root"))
         one_of("map_density", self.map_density, ("value", "log"))
         plain = {
             field: (family, df, tuple(scale.tolist()) if isinstance(scale, np.ndarray) else scale)
             for field, (family, df, scale) in (densities or {}).items()
         }
-        return Hyperprior(plain, self.sits_on, self.map_density)
+        return Hyperprior(plain, self.prior_on, self.map_density)
 
     @classmethod
     def given(cls, value: Any, n_columns: int, argument: str = "hyperprior") -> Hyperprior | None:
@@ -249,7 +249,7 @@ class Hyperprior:
             if field not in self.densities:
                 continue
             density, value = self.densities[field], np.asarray(value_of(field))
-            result = log_hyperprior(field, value, density, sits_on=self.sits_on, map_density=self.map_density)
+            result = log_hyperprior(field, value, density, prior_on=self.prior_on, map_density=self.map_density)
             total += float(result.value.sum())
             derivatives[name] = result.derivative.sum(axis=-1) if name == SCALE else result.derivative
         return LogPrior(total, derivatives)

@@ -222,7 +222,7 @@ class Alternating(Options):
 class Maximum(Options):
     """What the maximum over the prior's parameters is a maximum of."""
 
-    sits_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
+    prior_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
     map_density: str = option(
         "choice", "whether the maximum is of the density of x or of log x", choices=("value", "log"), default="value"
     )

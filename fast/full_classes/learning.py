@@ -87,7 +87,7 @@ def map_objective(
     hyperprior: Mapping[str, Density] | None,
     *,
     shared: bool,
-    sits_on: str = "field",
+    prior_on: str = "field",
     map_density: str = "value",
 ) -> tuple[float, FloatArray]:
     """log evidence + log prior and its gradient in the logarithms of the learned fields: riihimaki2013, section 5.5.
@@ -100,10 +100,10 @@ def map_objective(
     learn                      names out of variance, scale or lengthscales, noise
     hyperprior                 field -> (family, df, scale); fields without one, or not learned, do not count
     shared : bool              one vector, one density
-    sits_on, map_density       see `fast.core.hyperprior.log_hyperprior`
+    prior_on, map_density       see `fast.core.hyperprior.log_hyperprior`
     """
     learned = _Coordinates(learn, hyper, shared)
-    density = Hyperprior(hyperprior or {}, sits_on, map_density).checked(hyper.lengthscales.shape[1])
+    density = Hyperprior(hyperprior or {}, prior_on, map_density).checked(hyper.lengthscales.shape[1])
     prior = density.at(learned.names, learned.value_of)
     derivatives = []
     for name in learned.names:
@@ -142,9 +142,9 @@ def search(
     prior                              data, and where the search starts
     converge : callable                (prior, start or None) -> posterior
     value_and_gradients : callable     posterior -> log evidence (or None) and its gradient
-    options                            tolerance on the largest entry of the projected gradient; hyperprior, sits_on and
-                                       map_density as in `map_objective`; the callback is given the posterior after each
-                                       evaluation
+    options                            tolerance on the largest entry of the projected gradient; hyperprior, prior_on
+                                       and map_density as in `map_objective`; the callback is given the posterior
+                                       after each evaluation
     warm_start : callable              posterior -> start of the next run
 
     Raises
@@ -168,7 +168,7 @@ def search(
             raise ValueError("log_evidence: found None, expected a number at the start of the search")
         value, derivative = map_objective(
             log_evidence, gradients, hyper, learned.names, options.hyperprior, shared=prior.shared,
-            sits_on=options.sits_on, map_density=options.map_density,
+            prior_on=options.prior_on, map_density=options.map_density,
         )  # fmt: skip
         return Place(value, derivative, (posterior, hyper))
 

@@ -6,7 +6,7 @@ A sampler moves w = log x, so each density of x carries the Jacobian x of the lo
     log-normal (df, scale)       log x ~ N(log scale, df²): scale is the median of x, df the standard deviation of log x
 
 riihimaki2013 puts half-Student-t priors "on the lengthscale and magnitude parameters" and calls σ², the variance, the
-magnitude: `sits_on="field"` reads it so. `sits_on="root"` puts the prior of variance and noise on their square roots.
+magnitude: `prior_on="field"` reads it so. `prior_on="root"` puts the prior of variance and noise on their square roots.
 """
 
 from __future__ import annotations
@@ -98,18 +98,18 @@ def draw(rng: np.random.Generator, hyperprior: Hyperprior, n_draws: int) -> Arra
 
 
 def check_hyperprior(
-    hyperprior: Mapping[str, tuple[str, float, float]] | None, learn: Sequence[str], sits_on: str
+    hyperprior: Mapping[str, tuple[str, float, float]] | None, learn: Sequence[str], prior_on: str
 ) -> dict[str, Hyperprior]:
     """A Hyperprior for each field to learn, in the order of FIELDS.
 
-    hyperprior: field -> (family, df, scale); learn: fields to sample; sits_on: "field" or "root".
+    hyperprior: field -> (family, df, scale); learn: fields to sample; prior_on: "field" or "root".
     Raises ValueError for an unknown field, family or reading, and for a field without a prior: without one the
     posterior may have no finite mass.
     """
     if isinstance(learn, str) or not learn or any(name not in FIELDS for name in learn):
         raise ValueError(f"learn: found {shown(learn)}, expected at least one out of {FIELDS}")
-    if not isinstance(sits_on, str) or sits_on not in SITS_ON:
-        raise ValueError(f"sits_on: found {shown(sits_on)}, expected one of {SITS_ON}")
+    if not isinstance(prior_on, str) or prior_on not in SITS_ON:
+        raise ValueError(f"prior_on: found {shown(prior_on)}, expected one of {SITS_ON}")
     if hyperprior is not None and not isinstance(hyperprior, Mapping):
         raise ValueError(
             f"hyperprior: found {type(hyperprior).__name__}, expected a mapping of field to (family, df, scale)"
@@ -133,5 +133,5 @@ def check_hyperprior(
         numbers = [
             _scalar(f"hyperprior[{name!r}] {what}", x, positive=True) for what, x in (("df", df), ("scale", scale))
         ]
-        hyperpriors[name] = Hyperprior(family, numbers[0], numbers[1], sits_on == "root" and name != "lengthscales")
+        hyperpriors[name] = Hyperprior(family, numbers[0], numbers[1], prior_on == "root" and name != "lengthscales")
     return hyperpriors

@@ -94,7 +94,7 @@ class Learning(Options):
         default=("variance", "lengthscales"),
     )  # fmt: skip
     n_steps: int = option("integer", "steps of a move", _COUNT, default=5)
-    sits_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
+    prior_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

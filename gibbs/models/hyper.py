@@ -166,7 +166,7 @@ def make_model(
         raise ValueError(f"shared: found {shown(shared)}, expected True or False")
     if prior.smoothness is not None:
         raise ValueError(f"smoothness: found {shown(prior.smoothness)}, expected None, the squared exponential")
-    hyperpriors = check_hyperprior(prior.hyperprior, options.learn, options.sits_on)
+    hyperpriors = check_hyperprior(prior.hyperprior, options.learn, options.prior_on)
     n_latents = 1 if likelihood in BINARY else int(n_classes)
     setting = check(data, prior, n_latents)
     arrays = setting.arrays
@@ -209,7 +209,7 @@ def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *,
     `gibbs.core.values`: parameters of the prior are held where not learnt, else the place around which chains start;
     its hyperprior has one density for each field of options.learn, the same for every latent and input.
     epsilon for the threshold.
-    options: learn, fields out of variance, lengthscales, noise; sits_on: "field", or "root" for densities of variance
+    options: learn, fields out of variance, lengthscales, noise; prior_on: "field", or "root" for densities of variance
     and noise on their square roots; n_steps: leapfrog steps; their size is learnt in the warm-up. n_chains, n_draws
     >= 4, n_warmup, thin, seed, callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chains.chain.run`.
     Dense algebra also for FITC: a sweep takes about n_steps + 5 p factorisations, O(r B n³) each, and a bounce per

@@ -60,7 +60,7 @@ OPTIONS: dict[str, Option] = {
         Option("prediction", "choice", "rule of the class probabilities", choices=("inner-ep", "quadrature")),
         Option("prediction_nodes", "integer", "nodes of that rule a direction", "[2, 200]"),
         Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
-        Option("sits_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
+        Option("prior_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
         Option("map_density", "choice", "whether the density of x or of log x is maximised", choices=("value", "log")),
         Option("tied_factor", "choice", "what the tied factor may be", choices=("any", "gaussian")),
         Option(
@@ -129,13 +129,13 @@ METHODS: dict[str, dict[str, Option]] = {
     "nested-ep": _row(
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
         damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
-        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", trace=False,
+        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", trace=False,
         form=None, gradients=True, callback=None,
     ),
     "nested-iep": _row(
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
         damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
-        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", trace=False,
+        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", trace=False,
         form=None, gradients=True, callback=None,
     ),
     "qep": _row(
@@ -150,7 +150,7 @@ METHODS: dict[str, dict[str, Option]] = {
     ),
     "laplace": _row(
         _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),
-        learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
+        learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", gradients=True,
         callback=None,
     ),
     "laplace-binary": _row(
@@ -159,12 +159,12 @@ METHODS: dict[str, dict[str, Option]] = {
     ),
     "laplace-tkp": _row(
         _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),
-        learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
+        learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", gradients=True,
         callback=None,
     ),
     "vb-probit": _row(
         _CLASSES | {"optimizer": _optimizers("lbfgs", "em")}, tolerance=1e-10, max_iterations=None,
-        accelerate=True, learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field",
+        accelerate=True, learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field",
         map_density="value", gradients=True, callback=None,
     ),
     "svgpc": _row(

@@ -67,7 +67,7 @@ def log_hyperprior(
     prior: Prior,
     hyperprior: Mapping[str, tuple[str, float, float]] | None,
     shared: bool,
-    sits_on: str = "field",
+    prior_on: str = "field",
     map_density: str = "value",
 ) -> tuple[float, Gradients]:
     """Log density of the hyper-parameters and its derivatives in them.
@@ -77,16 +77,16 @@ def log_hyperprior(
     prior : Prior             hyper-parameters of every class
     hyperprior : mapping      field -> (family, df, scale); None: nothing
     shared : bool             one density for all classes, counted in the first
-    sits_on : str             "field", or "root": variance and noise enter by their square roots
+    prior_on : str             "field", or "root": variance and noise enter by their square roots
     map_density : str         "value", or "log": the density of the logarithm, which adds log x
     """
-    _check.choice(sits_on, ("field", "root"), "sits_on")
+    _check.choice(prior_on, ("field", "root"), "prior_on")
     _check.choice(map_density, ("value", "log"), "map_density")
     value = 0.0
     derivatives = {field: np.zeros_like(getattr(prior, field)) for field in FIELDS}
     for field, (family, df, scale) in (hyperprior or {}).items():
         theta = getattr(prior, field)[:1] if shared else getattr(prior, field)
-        root = sits_on == "root" and field != "lengthscales"
+        root = prior_on == "root" and field != "lengthscales"
         x = np.sqrt(theta) if root else theta
         density, derivative = FAMILIES[family]
         value += density(x.ravel(), df, scale)
@@ -105,7 +105,7 @@ def type2_map_objective(
     hyperprior: Mapping[str, tuple[str, float, float]] | None,
     learn: Sequence[str],
     shared: bool,
-    sits_on: str = "field",
+    prior_on: str = "field",
     map_density: str = "value",
 ) -> tuple[float, Array]:
     """log Z + log p(θ) and its gradient in the logarithms of what is learned: section 5.5 of riihimaki2013.
@@ -117,11 +117,11 @@ def type2_map_objective(
     hyperprior : mapping      field -> (family, df, scale); None: maximum likelihood of type II
     learn : names             fields of the vector
     shared : bool             one vector for all classes: the classes' gradients are summed
-    sits_on : str             of `log_hyperprior`
+    prior_on : str             of `log_hyperprior`
     map_density : str         of `log_hyperprior`
     """
     value, derivatives = evidence(prior)
-    log_density, density_derivatives = log_hyperprior(prior, hyperprior, shared, sits_on, map_density)
+    log_density, density_derivatives = log_hyperprior(prior, hyperprior, shared, prior_on, map_density)
     parts = []
     for field in learn:
         theta = getattr(prior, field)
@@ -149,12 +149,12 @@ def type2_map(
     shared : bool             one vector for all classes
     options : Options         of the method whose evidence it is, or those of laplace by name. max_iterations: of the
                               search, None: 200; learn_tolerance: largest entry of the projected gradient at which the
-                              search has converged; sits_on, map_density: of `log_hyperprior`
+                              search has converged; prior_on, map_density: of `log_hyperprior`
     """
     learn = check_learn(options.learn, prior)
 
     def objective(there: Prior) -> tuple[float, Array]:
-        return type2_map_objective(evidence, there, hyperprior, learn, shared, options.sits_on, options.map_density)
+        return type2_map_objective(evidence, there, hyperprior, learn, shared, options.prior_on, options.map_density)
 
     return _ascend(objective, prior, learn, shared, _limit(options), options.learn_tolerance)
 

@@ -75,7 +75,7 @@ def test_one_field_can_be_given_as_text_and_none_is_the_method_as_it_was():
 def test_a_prior_on_the_root_is_another_prior():
     asked = problem("probit", hyperprior={"variance": ("log-normal", 0.3, 3.0)})
     first, second = (
-        solve("gibbs", "gibbs-probit", asked, learn=("variance",), sits_on=where, n_chains=16, n_draws=80, n_warmup=20)
+        solve("gibbs", "gibbs-probit", asked, learn=("variance",), prior_on=where, n_chains=16, n_draws=80, n_warmup=20)
         for where in ("field", "root")
     )
     gap = second.local["log_variance_mean"] - first.local["log_variance_mean"]
@@ -103,7 +103,7 @@ def test_the_answer_is_that_of_the_likelihoods_posterior_whatever_the_start():
         ("gibbs-probit", "probit", {"n_steps": 3}, r"option: found 'n_steps'.*\(gibbs gibbs-probit\)"),
         ("gibbs-probit", "probit", {"learn": ("jitter",)}, r"learn: found \('jitter',\), expected"),
         ("gibbs-probit", "logit", {"learn": ("variance",)}, r"likelihood: found 'logit', expected one of"),
-        ("mh-softmax", "softmax", {"learn": ("noise",), "sits_on": "top"}, r"sits_on: found 'top'"),
+        ("mh-softmax", "softmax", {"learn": ("noise",), "prior_on": "top"}, r"prior_on: found 'top'"),
     ],
 )
 def test_options_of_the_other_kind_and_bad_ones_are_refused_by_name(method, likelihood, options, message):
@@ -121,7 +121,7 @@ def test_the_signature_shows_the_options_of_both():
         table = __import__(f"validation.implementations.gibbs.{module}", fromlist=["TABLE"]).TABLE
         for method, function in table.items():
             if method != "ensemble-logit":
-                assert {"learn", "sits_on", "moves"} <= set(inspect.signature(function).parameters)
+                assert {"learn", "prior_on", "moves"} <= set(inspect.signature(function).parameters)
     assert {"gibbs-logit", "gibbs-probit", "gibbs-threshold", "mh-softmax"} <= set(answer.methods)
 
 

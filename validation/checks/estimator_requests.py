@@ -324,7 +324,7 @@ def _questions_differ(question: _Question, settings: Mapping[str, Any], problem:
 
 def _apart(left: Any, right: Any) -> float:
     if hasattr(left, "densities") and hasattr(right, "densities"):
-        readings = (left.sits_on, left.map_density) == (right.sits_on, right.map_density)
+        readings = (left.prior_on, left.map_density) == (right.prior_on, right.map_density)
         return _apart(left.densities, right.densities) if readings else np.inf
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return max((_apart(left[key], right[key]) for key in left), default=0.0) if set(left) == set(right) else np.inf

@@ -336,12 +336,12 @@ def _smooth_evidence(log_theta: Array) -> float:
     return float((np.sin(weight * log_theta) - 0.2 * log_theta**2).sum() + log_theta[0, 0] * log_theta[-1, -1])
 
 
-def _map_value(log_theta: Array, learn: tuple[str, ...], shared: bool, sits_on: str, density: str) -> float:
+def _map_value(log_theta: Array, learn: tuple[str, ...], shared: bool, prior_on: str, density: str) -> float:
     """The function above plus log prior densities of what has one: one for each class, once where shared."""
     total = _smooth_evidence(log_theta)
     laws = own.laws_of(LAWS, own.FIELDS, log_theta.shape[1] - 2)
     for j, (name, law) in enumerate(laws):
-        root = sits_on == "root" and name != "lengthscales"
+        root = prior_on == "root" and name != "lengthscales"
         if name in learn:
             for w in log_theta[: 1 if shared else None, j]:
                 # the density of the value that the law sits on, or of that value's logarithm
@@ -351,7 +351,7 @@ def _map_value(log_theta: Array, learn: tuple[str, ...], shared: bool, sits_on: 
 
 
 def _witness_objective(
-    witness: str, log_theta: Array, learn: tuple[str, ...], shared: bool, sits_on: str, density: str
+    witness: str, log_theta: Array, learn: tuple[str, ...], shared: bool, prior_on: str, density: str
 ) -> tuple[float, Array]:
     theta, C = np.exp(log_theta), len(log_theta)
     value, derivative = _smooth_evidence(log_theta), own.derivative(_smooth_evidence, log_theta) / theta
@@ -365,7 +365,7 @@ def _witness_objective(
         gradients = ClassGradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
         hyper = ClassHyper(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
         result = map_objective(
-            value, gradients, hyper, learn, laws, shared=shared, sits_on=sits_on, map_density=density
+            value, gradients, hyper, learn, laws, shared=shared, prior_on=prior_on, map_density=density
         )
         return float(result[0]), np.asarray(result[1])
     from reference.riihimaki2013.fit import Gradients, Prior
@@ -373,11 +373,11 @@ def _witness_objective(
 
     prior = Prior(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
     parts = Gradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
-    result = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, sits_on, density)
+    result = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, prior_on, density)
     return float(result[0]), np.asarray(result[1])
 
 
-def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, sits_on: str, density: str) -> Iterable[float]:
+def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, prior_on: str, density: str) -> Iterable[float]:
     rng, C, d = np.random.default_rng(9), 3, 2
     log_theta = 0.7 * rng.standard_normal((1 if shared else C, 2 + d)) * np.ones((C, 1))
     columns = own.positions(learn, d)
@@ -386,9 +386,9 @@ def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, sits_on:
     def value(at: Array) -> float:
         full = log_theta.copy()
         full[:, columns] = at
-        return _map_value(full, learn, shared, sits_on, density)
+        return _map_value(full, learn, shared, prior_on, density)
 
-    result, gradient = _witness_objective(witness, log_theta, learn, shared, sits_on, density)
+    result, gradient = _witness_objective(witness, log_theta, learn, shared, prior_on, density)
     yield own.difference(result, value(free))
     expected = own.derivative(value, free)
     # fields in turn, classes within a field
@@ -410,9 +410,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for witness in ("reference", "fast"):
         values, gradients = [], []
         for learn, shared in ((own.FIELDS, False), (own.FIELDS, True), (("lengthscales",), True), (_OUTER, False)):
-            for sits_on in ("field", "root"):
+            for prior_on in ("field", "root"):
                 for density in ("value", "log"):
-                    value, gradient = _map_difference(witness, learn, shared, sits_on, density)
+                    value, gradient = _map_difference(witness, learn, shared, prior_on, density)
                     values.append(value)
                     gradients.append(gradient)
         why = "three sets of fields, shared or not, on the field or its root, mode in the value or its logarithm"

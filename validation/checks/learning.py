@@ -243,7 +243,7 @@ def _full(kind: str, **more: Any) -> tuple[Run, ...]:
         Run("search, one prior", f"{kind} shared", common | {"learn": ("variance", "lengthscales")}),
         Run("search with laws", laws, common),
         Run("laws of logarithms", laws, common | {"map_density": "log"}),
-        Run("laws of roots", laws, common | {"sits_on": "root"}),
+        Run("laws of roots", laws, common | {"prior_on": "root"}),
         Run("laws, one prior", f"{laws} shared", common),
     ]
     return tuple(entry._replace(apart=("residual",)) for entry in results)

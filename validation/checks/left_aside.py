@@ -388,16 +388,16 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     laws = {"variance": ("half-student-t", 4.0, 2.0), "noise": ("log-normal", 1.0, 0.3)}
     X = np.array([[0.1], [0.9], [1.7], [-0.6]])
-    for sits_on, wanted in (("field", 0.3), ("root", 0.09)):
+    for prior_on, wanted in (("field", 0.3), ("root", 0.09)):
         model, _ = sampler_by_name(make_model, n_warmup=0)(
             "logit", X, np.array([0, 1, 1, 0]), 2, 1.3, np.array([0.8]), 0.0, 1e-3, None, "full", X[:1], 0.0,
-            hyperprior=laws, learn=("variance", "noise"), shared=False, sits_on=sits_on,
+            hyperprior=laws, learn=("variance", "noise"), shared=False, prior_on=prior_on,
         )  # fmt: skip
         quiet = mock.Mock(wraps=np.random.default_rng(54))
         quiet.standard_normal.side_effect = lambda shape: np.zeros(shape)
         hyper = model.start(quiet, 3, 1)["hyper"]
         gap = _apart((hyper[..., -1], hyper[..., 0]), (np.full(hyper.shape[:2], wanted), np.full(hyper.shape[:2], 1.3)))
-        yield Compared(gap, 1e-12, f"a prior on the {sits_on}: noise {wanted:g}, the rest as given", "gibbs",
+        yield Compared(gap, 1e-12, f"a prior on the {prior_on}: noise {wanted:g}, the rest as given", "gibbs",
                        "definition")  # fmt: skip
 
 

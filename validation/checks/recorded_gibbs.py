@@ -36,7 +36,7 @@ CHAINS: tuple[tuple[str, Sampler], ...] = tuple(
         ("several classes", "gibbs-probit", Few("multinomial-probit"), _SHORT),
         ("two classes, FITC", "gibbs-probit", Few("probit", fitc=True), _SHORT),
         ("warm-up by itself", "gibbs-probit", Few("multinomial-probit"), _AUTO),
-        ("parameters", "gibbs-probit", Few("probit"), _LEARNT | {"learn": _ALL, "sits_on": "root"}),
+        ("parameters", "gibbs-probit", Few("probit"), _LEARNT | {"learn": _ALL, "prior_on": "root"}),
         ("parameters, several classes, FITC", "gibbs-probit", Few("multinomial-probit", fitc=True),
          _LEARNT | {"learn": ("variance", "lengthscales"), "hyperprior": _HALF_T}),
         ("errors", "gibbs-threshold", Few("threshold", 0.3), _SHORT),

@@ -96,13 +96,13 @@ SEARCHES = (
     Search("laplace-binary", "probit full"),
     Search("laplace", "softmax full"),
     Search("laplace", "softmax full laws"),
-    Search("laplace", "softmax full laws", {"sits_on": "root", "map_density": "log"}),
+    Search("laplace", "softmax full laws", {"prior_on": "root", "map_density": "log"}),
     Search("nested-ep", "multinomial-probit full", witnesses=_FAST),
     Search("nested-iep", "multinomial-probit full laws", witnesses=_FAST),
 )
 
 
-def law_derivative(problem: Problem, name: str, sits_on: str, map_density: str) -> Array:
+def law_derivative(problem: Problem, name: str, prior_on: str, map_density: str) -> Array:
     """d log p(parameter) / d log parameter of the problem's laws, one entry for each; by their densities.
 
     half-student-t: p(x) ~ (1 + (x/scale)²/df)^(-(df + 1)/2); log-normal: log x ~ N(log scale, df²). Where a law sits on
@@ -116,7 +116,7 @@ def law_derivative(problem: Problem, name: str, sits_on: str, map_density: str) 
     family, df, scale = laws[name]
 
     def log_density(theta: Array) -> Array:
-        x = np.sqrt(theta) if sits_on == "root" and name != "lengthscales" else theta
+        x = np.sqrt(theta) if prior_on == "root" and name != "lengthscales" else theta
         if family == "half-student-t":
             result = -0.5 * (df + 1.0) * np.log1p((x / scale) ** 2 / df)
         else:
@@ -135,7 +135,7 @@ def derivative_of(context: Context, witness: str, method: str, problem: Problem,
     rows = slice(0, 1) if problem.shared else slice(None)
     parts = [np.asarray(result[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
     laws = [
-        law_derivative(problem, name, options.get("sits_on", "field"), options.get("map_density", "value"))
+        law_derivative(problem, name, options.get("prior_on", "field"), options.get("map_density", "value"))
         for name in _LEARN
     ]
     return np.concatenate([np.ravel(part + law) for part, law in zip(parts, laws, strict=True)])

@@ -75,10 +75,10 @@ def _absolute(original: Any) -> Any:
 
 
 def _untied(original: Any) -> Any:
-    def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
+    def log_hyperprior(name: str, value: Any, law: Any, *, prior_on: str = "field", map_density: str = "value") -> Any:
         import numpy as np
 
-        correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
+        correct = original(name, value, law, prior_on=prior_on, map_density=map_density)
         if law[0] != "tied-log-normal":
             return correct
         return correct._replace(derivative=-np.log(np.asarray(value) / law[2]) / law[1][1] ** 2)

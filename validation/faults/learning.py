@@ -41,9 +41,9 @@ def _no_bias(original: Any) -> Any:
 
 
 def _root_of_all(original: Any) -> Any:
-    def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
-        correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
-        return correct._replace(derivative=2.0 * correct.derivative) if sits_on == "root" else correct
+    def log_hyperprior(name: str, value: Any, law: Any, *, prior_on: str = "field", map_density: str = "value") -> Any:
+        correct = original(name, value, law, prior_on=prior_on, map_density=map_density)
+        return correct._replace(derivative=2.0 * correct.derivative) if prior_on == "root" else correct
 
     return log_hyperprior
 

@@ -135,7 +135,7 @@ def scenarios(method: str) -> Iterator[tuple[Problem, dict[str, Any]]]:
             for value in _values(option):
                 yield problem, {name: value}
         for learned in getattr(table.get("learn"), "choices", ()):
-            for name in ("", "scheme", "gradient_rule", "optimizer", "sits_on", "map_density", "batches", "factors"):
+            for name in ("", "scheme", "gradient_rule", "optimizer", "prior_on", "map_density", "batches", "factors"):
                 for value in _values(table[name]) if name in table else [None] if not name else []:
                     yield problem, {"learn": (learned,), **short, **({name: value} if name else {})}
 

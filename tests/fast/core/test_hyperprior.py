@@ -107,8 +107,8 @@ def test_laws_that_are_none_are_refused_by_name(laws, text):
 
 
 def test_words_that_are_none_are_refused_by_name():
-    with pytest.raises(ValueError, match="sits_on: found 'square'"):
-        Hyperprior({}, sits_on="square").checked(1)
+    with pytest.raises(ValueError, match="prior_on: found 'square'"):
+        Hyperprior({}, prior_on="square").checked(1)
     with pytest.raises(ValueError, match="map_density: found 'both'"):
         Hyperprior({}, map_density="both").checked(1)
     with pytest.raises(ValueError, match="link: found 'cauchit'"):

@@ -425,15 +425,15 @@ def test_the_half_student_t_is_twice_the_density_of_scipy(value):
 
 
 @pytest.mark.parametrize("law", [("half-student-t", 4.0, 3.0), ("log-normal", 0.7, 2.0)])
-@pytest.mark.parametrize("sits_on", ["field", "root"])
+@pytest.mark.parametrize("prior_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_every_reading_of_a_prior_has_its_derivative(law, sits_on, map_density):
+def test_every_reading_of_a_prior_has_its_derivative(law, prior_on, map_density):
     for name in ("variance", "lengthscales"):
         value = np.array([0.4, 5.0])
-        result = log_hyperprior(name, value, law, sits_on=sits_on, map_density=map_density)
+        result = log_hyperprior(name, value, law, prior_on=prior_on, map_density=map_density)
         for k in range(2):
             total = lambda v, k=k, name=name: log_hyperprior(  # noqa: E731
-                name, np.exp(v), law, sits_on=sits_on, map_density=map_density
+                name, np.exp(v), law, prior_on=prior_on, map_density=map_density
             ).value[k]
             derivative = central(total, np.log(value), k, 1e-5)
             np.testing.assert_allclose(result.derivative[k], derivative, rtol=1e-6, atol=1e-8)  # central difference

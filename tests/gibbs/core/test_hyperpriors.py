@@ -81,11 +81,11 @@ def test_draws_follow_the_density(rng, assert_z, hyperprior):
         ({"hyperprior": {"variance": ("gamma", 1.0, 1.0)}}, r"hyperprior\['variance'\]: found 'gamma'"),
         ({"hyperprior": {"variance": ("log-normal", 0.0, 1.0)}}, r"hyperprior\['variance'\] df: found 0, expected > 0"),
         ({"hyperprior": {"variance": ("log-normal", 1.0, -1.0)}}, r"\['variance'\] scale: found -1, expected > 0"),
-        ({"sits_on": "scale"}, r"sits_on: found 'scale', expected one of"),
+        ({"prior_on": "scale"}, r"prior_on: found 'scale', expected one of"),
     ],
 )
 def test_a_bad_prior_is_refused_by_name(change, message):
-    arguments = {"hyperprior": {"variance": ("log-normal", 1.0, 1.0)}, "learn": ("variance",), "sits_on": "field"}
+    arguments = {"hyperprior": {"variance": ("log-normal", 1.0, 1.0)}, "learn": ("variance",), "prior_on": "field"}
     with pytest.raises(ValueError, match=message):
         check_hyperprior(**(arguments | change))
 

@@ -44,9 +44,9 @@ def laplace_evidence(s):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize(("sits_on", "density"), [("field", "value"), ("root", "log")])
+@pytest.mark.parametrize(("prior_on", "density"), [("field", "value"), ("root", "log")])
 @pytest.mark.verifies("riihimaki2013", "u5.5-map", route="sum of log Z and scipy's densities, central differences")
-def test_objective_and_derivative(model, shared, sits_on, density):
+def test_objective_and_derivative(model, shared, prior_on, density):
     s = model
     prior = Prior(np.full(3, 1.7), np.tile([0.9, 1.4], (3, 1)), np.full(3, 0.2), np.zeros(3))
     learn = ("variance", "lengthscales", "noise")
@@ -57,14 +57,14 @@ def test_objective_and_derivative(model, shared, sits_on, density):
         fit = fit_laplace(
             s.X, s.y, 3, Prior(np.broadcast_to(v, 3), np.broadcast_to(ell, (3, 2)), np.broadcast_to(e, 3), np.zeros(3))
         )
-        x = np.sqrt(v) if sits_on == "root" else v
+        x = np.sqrt(v) if prior_on == "root" else v
         value = fit.log_evidence + np.sum(np.log(2.0) + t.logpdf(x, 4.0, scale=10.0))
         value += np.sum(np.log(2.0) + t.logpdf(ell, 4.0, scale=3.0))
         return value + (np.sum(np.log(x)) + np.sum(np.log(ell)) if density == "log" else 0.0)
 
     rows = slice(0, 1) if shared else slice(0, 3)
     at = np.log(np.concatenate([prior.variance[rows], prior.lengthscales[rows].ravel(), prior.noise[rows]]))
-    value, derivative = type2_map_objective(laplace_evidence(s), prior, HYPERPRIOR, learn, shared, sits_on, density)
+    value, derivative = type2_map_objective(laplace_evidence(s), prior, HYPERPRIOR, learn, shared, prior_on, density)
     assert value == pytest.approx(wanted(at), rel=1e-10, abs=0)
     differences = [(wanted(at + 1e-5 * e) - wanted(at - 1e-5 * e)) / 2e-5 for e in np.eye(len(at))]
     np.testing.assert_allclose(derivative, differences, rtol=1e-5, atol=1e-7)  # step 1e-5

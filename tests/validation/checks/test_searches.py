@@ -9,14 +9,14 @@ from scipy import stats
 from validation.checks import searches
 
 
-@pytest.mark.parametrize("sits_on", ["field", "root"])
+@pytest.mark.parametrize("prior_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_the_derivative_of_a_law_is_that_of_scipys_density(sits_on, map_density):
+def test_the_derivative_of_a_law_is_that_of_scipys_density(prior_on, map_density):
     problem = searches.line("softmax full laws")
     value = float(problem.variance[0])
 
     def log_density(log_theta):
-        x = np.exp(log_theta * (0.5 if sits_on == "root" else 1.0))
+        x = np.exp(log_theta * (0.5 if prior_on == "root" else 1.0))
         # the half-t has twice the density of the t: a constant
         result = stats.t(df=4.0, scale=2.0).logpdf(x)
         return result + np.log(x) if map_density == "log" else result
@@ -25,7 +25,7 @@ def test_the_derivative_of_a_law_is_that_of_scipys_density(sits_on, map_density)
     derivative = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
     # errors of central differences: 1e-10 of a third derivative below 1, and rounding of 1e-16 over 1e-5
     np.testing.assert_allclose(
-        searches.law_derivative(problem, "variance", sits_on, map_density), [derivative], rtol=0, atol=1e-8
+        searches.law_derivative(problem, "variance", prior_on, map_density), [derivative], rtol=0, atol=1e-8
     )
 
 

@@ -34,7 +34,7 @@ def learnt(method: str, problem: Problem, options: Any) -> Solution:
     The solution's problem stands at exp(posterior mean of the logarithm) of each field learnt; every moment,
     probability and error is averaged over the parameters. `local` has, for each field, <field>_draws (r, s, B) or
     (r, s, B, d) with B = 1 where shared, <field>_mean and _se, log_<field>_mean, _var and their _se.
-    options: a LearntOptions; its sits_on "field" puts a prior of variance or noise on the field itself, "root" on its
+    options: a LearntOptions; its prior_on "field" puts a prior of variance or noise on the field itself, "root" on its
     square root (the lengthscales' always sits on them).
     """
     who = f"gibbs {method} with learn"
@@ -75,7 +75,7 @@ def learnt(method: str, problem: Problem, options: Any) -> Solution:
             **lengths,
             "seed": options.seed,
             "learn": list(fields),
-            "sits_on": options.sits_on,
+            "prior_on": options.prior_on,
             "n_steps": options.n_steps,
             "movement": float(result.movement.min()),
             "acceptance": result.acceptance,

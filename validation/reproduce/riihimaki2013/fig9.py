@@ -49,7 +49,7 @@ def benchmark(
     *,
     ard: bool = True,
     reading: str = "scale squared",
-    sits_on: str = "field",
+    prior_on: str = "field",
     learn_tolerance: float = 1e-5,
     max_iterations: int = 100,
     options: Mapping[str, Any] | None = None,
@@ -67,7 +67,7 @@ def benchmark(
     splits : Splits           ten folds or one split
     ard : bool                a lengthscale for each covariate, or one for all (approximations only)
     reading : str             of "variance equal to one hundred": "scale squared", "scale" or "moment"
-    sits_on : str             "field": the prior of the magnitude is one of σ²; "root": of σ
+    prior_on : str             "field": the prior of the magnitude is one of σ²; "root": of σ
     learn_tolerance, max_iterations    of the search for the mode
     options : mapping         of the sampler
     """
@@ -95,14 +95,14 @@ def benchmark(
             y_test=data.y[split.test],
         )
         if method == "gibbs-probit":
-            answer = setting.answer(method, start, learn=FIELDS, sits_on=sits_on, **(options or {}))
+            answer = setting.answer(method, start, learn=FIELDS, prior_on=prior_on, **(options or {}))
         elif ard:
             answer = setting.answer(
-                method, start, learn=FIELDS, sits_on=sits_on, learn_tolerance=learn_tolerance,
+                method, start, learn=FIELDS, prior_on=prior_on, learn_tolerance=learn_tolerance,
                 max_iterations=max_iterations,
             )  # fmt: skip
         else:
-            answer = _one_lengthscale(method, start, sits_on, learn_tolerance, max_iterations)
+            answer = _one_lengthscale(method, start, prior_on, learn_tolerance, max_iterations)
         labels = data.y[split.test]
         assert answer.probabilities is not None  # the problem has test inputs
         with np.errstate(divide="ignore"):
@@ -135,7 +135,7 @@ def vb_at(data: Dataset, splits: Sequence[Split], held: Predicted) -> Predicted:
     return Predicted(np.concatenate(density), np.concatenate(right), held.variance, held.lengthscales)
 
 
-def _one_lengthscale(method: str, start: Problem, sits_on: str, tolerance: float, max_iterations: int) -> Solution:
+def _one_lengthscale(method: str, start: Problem, prior_on: str, tolerance: float, max_iterations: int) -> Solution:
     """The solution at the type-II mode where all covariates share a lengthscale: L-BFGS-B in (log σ², log l).
 
     The derivative in log l is the sum over covariates of those that the method gives.
@@ -149,7 +149,7 @@ def _one_lengthscale(method: str, start: Problem, sits_on: str, tolerance: float
         value, derivative = 0.0, np.zeros(2)
         scales = np.exp(w)
         for j, name in enumerate(FIELDS):
-            prior = log_hyperprior(name, scales[j : j + 1], laws[name], sits_on=sits_on)
+            prior = log_hyperprior(name, scales[j : j + 1], laws[name], prior_on=prior_on)
             value, derivative[j] = value + float(prior.value.sum()), float(prior.derivative.sum())
         at = silent.replace(variance=scales[0], lengthscales=scales[1])
         answer = setting.answer(learner, at, gradients=True)
@@ -352,7 +352,7 @@ class Fig9Options:
     n: int = 5000
     n_test: int = 5000
     reading: str = "scale squared"
-    sits_on: str = "field"
+    prior_on: str = "field"
     max_iterations: int = 100
     n_chains: int = 8
     n_draws: int = 500
@@ -407,7 +407,7 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
                 "seed": asked.seed,
             }
             results[method] = benchmark(
-                data, method, splits, ard=ard, reading=asked.reading, sits_on=asked.sits_on,
+                data, method, splits, ard=ard, reading=asked.reading, prior_on=asked.prior_on,
                 max_iterations=asked.max_iterations, options=lengths, say=say,
             )  # fmt: skip
         everything[name] = dict(results)
@@ -422,7 +422,7 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
     return Outcome(
         {
             "hyper-priors": f"half-Student-t, 4 degrees of freedom, variance 100 read as {asked.reading!r}, on the "
-            f"{asked.sits_on}",
+            f"{asked.prior_on}",
             "search": f"L-BFGS-B, at most {asked.max_iterations} iterations",
             "seed": asked.seed,
         },
