@@ -685,3 +685,67 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             # ten z at a level of 1e-4 by Bonferroni; draws of another scale or shape are tens of deviations off
             why = f"{family}, root {root}: shares below quantiles"
             yield Compared(float(np.abs(z).max()), 4.42, why, "gibbs", "scipy.stats", "z")
+
+
+@check(
+    "identity/gfitc/circles",
+    paper="villacampa2017",
+    question="Does an iteration of sites that only circles end by its own count, and call nothing converged?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.solve import site_iteration as iteration
+
+    def visit(precision: Array, shift: Array) -> Any:
+        # a quarter turn of (tau, nu) about (3, 0), by a step that full damping makes
+        target = 3.0 - shift, precision - 3.0
+        return iteration.Visit(precision, shift, *target, np.ones(1), 0.0, 0, None)
+
+    start = np.array([4.0]), np.array([0.0])
+    steps = iteration.SiteSteps(1e-10, 5000, monotone=False, accelerate=False)
+    told = iteration.iterate_sites(visit, start, steps)
+    # the step never falls below its first value: so many visits after that of the first
+    wrong = told.converged or len(told.trace) != iteration._CIRCLES + 1
+    yield flaws(wrong, f"ended after {len(told.trace)} visits, converged {told.converged}", "fast", "ends")
+
+
+@check(
+    "identity/apep/doubted_ends",
+    paper="villacampa2020",
+    question="Is a converged ascent asked for doubts, one that is cut short not, and a bad matrix named?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import algebra
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.villacampa2020 import fit_energies
+    from validation.solve import solve
+
+    asked = tiny("threshold errors")
+    for most, converged in ((1, False), (None, True)):
+        calls: list[str] = []
+
+        def doubtful(*_: Any, calls: list[str] = calls, **__: Any) -> str:
+            calls.append("asked")
+            return "a made-up doubt"
+
+        given = {"tolerance": 1e-4} if most is None else {"max_iterations": most}
+        with mock.patch.object(fit_energies, "rounding_doubt", doubtful):
+            told = solve("reference", "apep", asked, alpha=0.5, gradients=False, **given)
+        wrong = told.converged or (len(calls) == 1) != converged
+        yield flaws(wrong, f"max_iterations {most}: asked {len(calls)} times", "reference", "ends")
+    bad = np.full((3, 3), np.nan)
+    silent = []
+    for ask in (
+        lambda: algebra.eigenvalues(bad, "the matrix"), lambda: algebra.eigenvectors(bad, "the matrix"),
+        lambda: algebra.spectrum(bad, "the matrix"), lambda: algebra.inverted(np.zeros((3, 3)), "the matrix"),
+        lambda: algebra.solution(np.zeros((3, 3)), np.ones(3), "the matrix"),
+    ):  # fmt: skip
+        try:
+            value = ask()
+            if np.isfinite(np.asarray(value[0] if isinstance(value, tuple) else value)).any():
+                silent.append("a number")
+        except NotPositiveDefiniteError as error:
+            if "the matrix" not in str(error):
+                silent.append(str(error))
+    yield flaws(bool(silent), f"NaN, or zero where an inverse is asked for {silent}", "reference", "errors")
