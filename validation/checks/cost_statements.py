@@ -297,6 +297,21 @@ def _(context: Context) -> Iterable[Outcome]:
                    "reference")  # fmt: skip
 
 
+@says_at_length("izmailov2016", "vi-jj-full", "full-iterations-faster", "Takes an iteration of vi-JJ-full less work?")
+def _(context: Context) -> Iterable[Outcome]:
+    from validation.solve import solve
+
+    def count(method: str, m: int) -> float:
+        asked, few = _problem(300, m, 2, "logit"), (2, 8)
+        given: dict[str, Any] = {**_HELD, "learn": ("variance", "lengthscales")}
+        counts = [operations(partial(solve, "fast", method, asked, max_iterations=k, **given)) for k in few]
+        return (counts[1] - counts[0]) / (few[1] - few[0])
+
+    for m in (60, 120):
+        ratio = count("vi-jj", m) / count("vi-jj-full", m)
+        yield flaws(ratio < 1.2, f"vi-JJ over vi-JJ-full {ratio:.2f} at m = {m}, iterations 3 to 8", "paper", "counts")
+
+
 # -- likelihoods of riihimaki2013 ----------------------------------------------------------------------------------
 
 
