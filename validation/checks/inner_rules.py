@@ -749,3 +749,54 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             if "the matrix" not in str(error):
                 silent.append(str(error))
     yield flaws(bool(silent), f"NaN, or zero where an inverse is asked for {silent}", "reference", "errors")
+
+
+@check(
+    "identity/vi-robust/derivatives_of_the_bound",
+    paper="villacampa2017",
+    question="Are the derivatives of the bound in q those of its values, and do moves say which of them closed?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes import alpha_joint
+    from gibbs.moves.hyper import slice_move
+    from reference.common._classes import Prior
+    from reference.villacampa2017.hyper import prior_matrices
+    from reference.villacampa2017.posterior import Gaussians
+    from reference.villacampa2017.vi_fit import Data
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    K = prior_matrices(asked.X, Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z))
+    rng = np.random.default_rng(105)
+    mean, cov = 0.4 * rng.standard_normal((3, 4)), np.array([0.5 * each + 0.05 * np.eye(4) for each in K.K_ZZ])
+    along, turned = rng.standard_normal((3, 4)), rng.standard_normal((3, 4, 4))
+    turned = turned + np.swapaxes(turned, 1, 2)
+    data, h = Data(asked.X, asked.y, asked.epsilon, "projected"), 1e-5
+    at = data.at(Gaussians(mean, cov), K)
+    ends = [data.at(Gaussians(mean + sign * h * along, cov), K).value for sign in (-1.0, 1.0)]
+    gap = abs((ends[1] - ends[0]) / (2.0 * h) / float(np.sum(at.by_mean * along)) - 1.0)
+    ends = [data.at(Gaussians(mean, cov + sign * 1e-3 * h * turned), K).value for sign in (-1.0, 1.0)]
+    gap = max(gap, abs((ends[1] - ends[0]) / (2e-3 * h) / float(np.sum(at.by_cov * turned)) - 1.0))
+    # values of some tens round to 1e-14, over steps of 1e-8
+    yield Compared(gap, 1e-4, "by differences in all means, and in all covariances", "reference", "definition")
+
+    # sixty rows of which every third has no other point on its level: its interval closes on the state; nowhere to be
+    # is no place of one more row, whose interval never closes
+    position = rng.standard_normal((61, 2))
+    lonely, nowhere = np.arange(61) % 3 == 1, np.arange(61) == 60
+
+    def height(rows: Array, x: Array) -> Array:
+        still = (x == position[rows]).all(axis=1)
+        none = (lonely[rows] & ~still) | nowhere[rows]
+        return np.where(none, -np.inf, -0.5 * np.sum(x * x, axis=1))
+
+    told = slice_move(np.random.default_rng(106), position, np.ones((61, 2)), cast("Any", height), 2.0)
+    moved = (told[0] != position).any(axis=1)
+    yield flaws(bool((moved == (lonely | nowhere)).any()), "rows that have somewhere to go move", "gibbs", "rows")
+    yield flaws(bool((told[1] == nowhere).any()), "and all intervals close but that of the last", "gibbs", "rows")
+
+    for least, sure in ((1.0, True), (1e-9, False)):
+        B = np.array([np.eye(4), np.diag([1.0, 1.0, 1.0, least])])
+        wrong = alpha_joint._surely_positive(alpha_joint.White(np.zeros((2, 4)), B)) != sure
+        yield flaws(wrong, f"a factor of q with the least entry {least:g}", "fast", "factors")
