@@ -170,20 +170,33 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _forms
     from reference.common._forms import DIGITS
     from reference.riihimaki2013 import fit
+    from reference.villacampa2017 import gfitc, printed
 
+    # a class less than there are counts: just as many data as the time allows, and one more
+    for name, ask in (
+        ("gfitc", lambda n: gfitc.gfitc_form(None, np.tile(np.eye(n), (3, 1, 1)))),
+        ("sep", lambda n: printed.sep_form(None, n, 3)),
+    ):
+        factor = gfitc.FACTOR if name == "gfitc" else printed.FACTOR
+        most = int(_forms.SECONDS / (2.0 * factor))
+        forms = [ask(n) for n in (most, most + 1)]
+        yield flaws(
+            forms != ["printed", "projected"], f"{name}: {most} data, and one more: {forms}", "reference", "forms"
+        )
     kind = cast("Any", SimpleNamespace(diagonal=lambda: ()))
     options = cast("Any", SimpleNamespace(form=None))
     n = 8
-    wrong = []
+    others = []
     for largest in (0.99 * DIGITS, 1.01 * DIGITS):
         K = np.eye(2 * n)
         K[:n, 3] = K[3, :n] = -largest / n  # the largest column sum of magnitudes is that of column 3
         form = fit._form(options, kind, K)
         if form != ("printed" if largest <= DIGITS else "projected"):
-            wrong.append(f"{form} at {largest:g}")
-    yield flaws(bool(wrong), f"the largest absolute column sum decides {wrong}", "reference", "forms")
+            others.append(f"{form} at {largest:g}")
+    yield flaws(bool(others), f"the largest absolute column sum decides {others}", "reference", "forms")
 
 
 @check(

@@ -188,9 +188,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             X = np.array(binary.X)
             X[row, 1] = np.nan
             for fit in (
-                lambda X=X: quadratic.fit("x-gpc", rows_of(X, binary.y), one, quadratic.BlockwiseOptions(1e-3, 2)),
+                lambda X=X: quadratic.fit(
+                    "x-gpc", rows_of(X, binary.y, leaf=64), one, quadratic.BlockwiseOptions(1e-3, 2)
+                ),
                 lambda X=X: multiclass.fit(
-                    "ep", rows_of(X, several.y), 3, each, multiclass.METHODS["ep"].options(max_iterations=2)
+                    "ep", rows_of(X, several.y, leaf=64), 3, each, multiclass.METHODS["ep"].options(max_iterations=2)
                 ),
             ):
                 try:
@@ -230,3 +232,51 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(
             gap, 0.0, f"{method}: two of four sweeps, then all four with their files", "fast", "fast", "difference"
         )
+
+
+# -- doors that take rows at a time -----------------------------------------------------------------------------------
+
+_DOORS: tuple[tuple[str, str, str, Mapping[str, Any], tuple[str, ...]], ...] = (
+    ("x_gpc", "logit", "XGPCOptions", {"max_iterations": 2}, ("predict",)),
+    ("svgpc", "probit", "SVGPCOptions", {"max_iterations": 2}, ("predict",)),
+    ("epgpc", "probit", "EPGPCOptions", {"max_iterations": 2}, ("predict",)),
+    ("vi_jj", "logit", "JJOptions", {"max_iterations": 2}, ("predict", "latent")),
+    ("vi_taylor", "logit", "TaylorOptions", {"max_iterations": 2}, ("predict",)),
+    ("laplace_binary", "logit full", "LaplaceBinaryOptions", {"max_iterations": 2}, ("predict",)),
+    ("x_gpc_svi", "logit", "XGPCSteps", {"batches": [[0, 3, 5]]}, ("predict", "bound")),
+    ("svgpc_svi", "probit", "SVGPCSteps", {"batches": [[0, 3, 5]]}, ("predict", "bound")),
+    ("svi", "logit", "SVISteps", {"batches": [[0, 3, 5]]}, ("predict_run", "latent", "bound")),
+)
+
+
+def _numbers(value: Any) -> list[Array]:
+    """What a door returns: a number, arrays, or a prediction."""
+    if hasattr(value, "latent_mean"):
+        value = value.latent_mean, value.latent_var
+    return [np.atleast_1d(part) for part in (value if isinstance(value, tuple) else (value,))]
+
+
+@check(
+    "invariance/svi/doors_by_rows",
+    paper="izmailov2016",
+    question="Are predictions and bounds of 150 rows, eight at a time, those of all at once?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core import blocks
+    from fast.core.values import Data, Prior
+
+    for name, kind, options, given, doors in _DOORS:
+        module, asked = import_module(f"fast.methods.{name}"), tiny(f"{kind} many")
+        Z = None if asked.Z is None else asked.Z[0]
+        prior = Prior(1.7, np.array([0.9, 1.4]), 0.2, 2e-3, Z)
+        fit = module.fit_stochastic if name == "svi" else module.fit
+        posterior = fit(Data(asked.X, asked.y), prior, getattr(module, options)(**given))
+        for door in doors:
+            rows = (asked.X, asked.y) if door == "bound" else (asked.X,)
+            whole = getattr(module, door)(posterior, *rows)
+            with mock.patch.object(blocks, "_TILE", 8):
+                parts = getattr(module, door)(posterior, *rows, block_size=8)
+            pairs = zip(_numbers(parts), _numbers(whole), strict=True)
+            gap = max(relative_difference(a, b) for a, b in pairs)
+            yield Compared(gap, 1e-11, f"{name}.{door}: {_SUMS}", "fast", "fast")
