@@ -813,3 +813,29 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         B = np.array([np.eye(4), np.diag([1.0, 1.0, 1.0, least])])
         wrong = alpha_joint._surely_positive(alpha_joint.White(np.zeros((2, 4)), B)) != sure
         yield flaws(wrong, f"a factor of q with the least entry {least:g}", "fast", "factors")
+
+
+@check(
+    "identity/vb-probit/narrow_regions",
+    paper="riihimaki2013",
+    question="Are probabilities of a region right where it hardly bends, and where it bends much?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood.region import region_moments
+
+    rng = np.random.default_rng(107)
+    u = np.linspace(-12.0, 12.0, 48_001)
+    density = np.exp(-0.5 * u * u) * (u[1] - u[0]) / np.sqrt(2.0 * np.pi)
+    for width in (1e-3, 0.1, 1.0, 8.0):
+        a, b = rng.standard_normal((6, 3)), width * rng.uniform(0.5, 1.0, (6, 3))
+        told = region_moments(a, b, moments=True)
+        t = a[:, None, :] + b[:, None, :] * u[:, None]
+        terms = np.exp(log_ndtr(t).sum(axis=2)) * density
+        mass = terms.sum(axis=1)
+        hazard = np.exp(-0.5 * t * t - 0.5 * np.log(2.0 * np.pi) - log_ndtr(t))
+        gradient = np.einsum("nu,nuj->nj", terms, hazard) / mass[:, None]
+        assert told.hazards is not None
+        gap = max(float(np.abs(told.log_mass - np.log(mass)).max()), float(np.abs(told.hazards / gradient - 1.0).max()))
+        # the hazards of the judge lose digits where log Phi is large
+        yield Compared(gap, 1e-11, f"widths up to {width:g}", "fast", "definition")
