@@ -839,3 +839,54 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         gap = max(float(np.abs(told.log_mass - np.log(mass)).max()), float(np.abs(told.hazards / gradient - 1.0).max()))
         # the hazards of the judge lose digits where log Phi is large
         yield Compared(gap, 1e-11, f"widths up to {width:g}", "fast", "definition")
+
+
+@check(
+    "identity/apep/told_after_steps",
+    paper="villacampa2020",
+    question="Is a listener told what the trace holds, and does an alternation wait for all parameters?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyper import ClassHyper
+    from fast.core.values import Data, Prior
+    from fast.full_classes.prior import MulticlassPrior
+    from fast.methods import apep, ep, pep, sep, vb_probit
+    from reference.villacampa2017 import protocol
+
+    asked = tiny("threshold errors")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    lists: dict[str, Any] = {"batches": [[0, 3, 5], [1, 2, 6]], "learn": ("variance",), "trace": True}
+    fits: tuple[tuple[Any, Any, bool], ...] = (
+        (apep, apep.EnergyOptions, True), (pep, pep.PEPOptions, True), (ep, ep.EPOptions, False),
+        (sep, sep.SEPOptions, False),
+    )  # fmt: skip
+    for module, options, robust in fits:
+        events: list[Any] = []
+        own: dict[str, Any] = {"epsilon": 0.05} if robust else {}
+        made = options(**lists, **own, optimizer="adam", callback=events.append)
+        end = module.fit(Data(asked.X, asked.y, asked.n_classes), prior, made).trained
+        numbers = [(each.iteration, each.log_evidence, each.n_improper) for each in events]
+        wrong = numbers != [(k + 1, value, 0) for k, value in enumerate(end.trace)] or len(numbers) != 2
+        wrong |= not np.isfinite(end.trace).all()
+        yield flaws(wrong, f"{options.__name__}: {len(numbers)} steps of a run on two batches", "fast", "events")
+
+    full = tiny("multinomial-probit full")
+    start = ClassHyper(full.variance, full.lengthscales, full.noise, full.jitter)
+    # the variances move in the first round, the noises in the second, and nothing in the third
+    first = start._replace(variance=2.0 * start.variance)
+    second = first._replace(noise=2.0 * first.noise)
+    ahead, rounds = mock.Mock(side_effect=(first, second, second, second)), list[Any]()
+    with mock.patch.object(vb_probit, "update_hyperparameters", ahead):
+        vb_probit.alternate(
+            MulticlassPrior(full.X, full.y, 3, start, False), learn=("variance", "noise"), learning_tolerance=1e-3,
+            callback=rounds.append,
+        )  # fmt: skip
+    yield flaws(len(rounds) != 3, f"rounds until nothing moves: {len(rounds)}", "fast", "rounds")
+    for method in ("ep", "x-gpc", ""):
+        try:
+            protocol.batch_optimiser_choice(method)
+            refused = False
+        except ValueError as error:
+            refused = str(error).startswith("method: found")
+        yield flaws(refused != (method != "ep"), f"the protocol of {method or 'no method'}", "reference", "refusals")
