@@ -96,8 +96,8 @@ def robust_power(
                 np.logaddexp(alpha * low + np.log(Q), alpha * high + log_P),
             )
         value = log_norm / alpha
-        # (b^alpha - a^alpha)/alpha = b^alpha (1 - (a/b)^alpha)/alpha; log P = -inf with eps = 0 has zero gradient to
-        # weigh
+        # (b^alpha - a^alpha)/alpha = b^alpha (1 - (a/b)^alpha)/alpha; log P = -inf with eps = 0 has no derivative
+        # to weigh
         with np.errstate(invalid="ignore"):
             share = np.exp(log_P + alpha * high - log_norm)
         weight = np.where(np.isnan(share), 1.0, share) * (-np.expm1(alpha * (low - high)) / alpha)

@@ -21,7 +21,7 @@ from fast.solve.lbfgs import Best, Limits, Place, Search
 # Logarithms may move this far from where they start: a factor of e^20 either way is no longer a kernel for the data.
 _LARGEST_LOG_MOVE = 20.0
 # How far logarithms may move in the first of two rounds, and how carefully that one ends. L-BFGS-B starts without
-# curvature: a first step across several lengthscales may land where the kernel is a constant, from which zero gradient
+# curvature: a first step across several lengthscales may land where the kernel is a constant, from which no gradient
 # leads back. The round that follows starts nearer, and with derivatives of its own size.
 _FIRST_ROUND = 2.0
 _FIRST_ITERATIONS, _FIRST_DERIVATIVE, _FIRST_CHANGE = 15, 1e-2, 1e-6

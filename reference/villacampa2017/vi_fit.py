@@ -114,7 +114,7 @@ def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learne
     """A natural-gradient step of bounded length and, where asked for, a step of Adam on each mini-batch in turn.
 
     Far from the maximum (15) is convex in many means: whole steps, even steps halved until q exists, throw means far
-    away, where the robust likelihood is flat and zero gradient leads back.
+    away, where the robust likelihood is flat and no gradient leads back.
     """
     K = prior_matrices(data.X, prior)
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)

@@ -289,7 +289,7 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
             derivatives if ard else [derivatives[0], sum(derivatives[1:]) - _prior_derivative(law, lengthscales[0])]
         )
         # the search ends at gradients below 1e-7 or where it makes no more progress, about 1e-5 for values of size 10;
-        # at the bounds of the search, a factor of 1e4 away, zero gradient need vanish
+        # at the bounds of the search, a factor of 1e4 away, no gradient need vanish
         free = np.abs(np.log(np.array([variance / 4.0, *(lengthscales / np.sqrt(2.0))]))) < np.log(9e3)
         assert np.abs(total[free if ard else slice(None)]).max() < 2e-3
     assert place == result.log_density.size
