@@ -63,7 +63,7 @@ def test_a_batch_search_ends_where_the_gradients_vanish_and_beats_its_start(full
     assert best.elbo > first.elbo + 1.0
     # the search stopped by itself, by its gradient or by a change below 1e-13
     assert posterior.converged
-    derivative = Packing(learn, posterior.hyper, posterior.Z).derivative(x_gpc.gradients(best), posterior.hyper)
+    derivative = Packing(learn, posterior.hyper, posterior.Z).gradient(x_gpc.gradients(best), posterior.hyper)
     # a bound of some hundred nats is flat to 1e-13 of its size where the derivative is below 1e-3
     assert np.abs(derivative).max() < 1e-3
     # the input that matters has the shortest lengthscale in units of its spread
