@@ -167,7 +167,7 @@ def test_without_a_repository_functions_are_shown_and_states_are_not_judged(buil
 def test_the_ledger_of_this_repository_has_no_unknown_id_no_failed_import_and_no_faulty_marker():
     ledger = audit.build(audit.default_sources())
     assert ledger.problems == ()
-    assert len(ledger.rows) == 501
+    assert len(ledger.rows) == 503
     assert ledger.failures(ledger.rows) == ()
     root = find_root()
     assert root.joinpath("tests").is_dir()
