@@ -10,7 +10,7 @@ from validation.reproduce.averages import Average, alike, larger_by
 from validation.reproduce.protocols import Curve
 from validation.reproduce.riihimaki2013 import fig9, times
 from validation.reproduce.villacampa2017 import averages as tables23
-from validation.reproduce.villacampa2017 import fig4, setting, uci, updates
+from validation.reproduce.villacampa2017 import fig4, fig5, setting, uci, updates
 from validation.reproduce.villacampa2020 import averages as tablesc
 from validation.reproduce.villacampa2020 import fig1, fig3
 from validation.reproduce.wenzel2019 import fig3 as shuttle
@@ -164,6 +164,30 @@ def test_courses_of_figure_4_are_as_the_text_has_them():
     assert not held["converges-in-fewer"] or not held["fig4-vi-small-m"]
 
 
+def test_digits_of_2017_are_as_the_text_has_them():
+    printed = {"sep": {"error": 0.0208, "nll": 0.0725}, "vi-robust": {"error": 0.0202, "nll": 0.0686}}
+
+    def runs(slow=3.0, ep_error=0.0205, sep_nll=0.0722):
+        ends = {"ep": (ep_error, 0.071, 1.0), "sep": (0.0212, sep_nll, 1.0), "vi-robust": (0.0199, 0.0690, slow)}
+        steps = np.arange(1, 5)
+        return {
+            method: fig5.Ended(
+                setting.Course(steps, scale * steps, np.full(4, error), nll + np.array([0.9, 0.2, 0.005, 0.0])), 0.0014,
+                0.004,
+            )
+            for method, (error, nll, scale) in ends.items()
+        }  # fmt: skip
+
+    assert set(verdicts(fig5.decide(runs(), printed), "villacampa2017").values()) == {True}
+    assert not verdicts(fig5.decide(runs(slow=0.9), printed), "villacampa2017")["fig5-mnist-faster"]
+    assert not verdicts(fig5.decide(runs(ep_error=0.025), printed), "villacampa2017")["fig5-mnist-alike"]
+    far = verdicts(fig5.decide(runs(sep_nll=0.085), printed), "villacampa2017")
+    assert not far["mnist-sep-nll"]
+    assert far["mnist-sep-error"]
+    two = {method: run for method, run in runs().items() if method != "ep"}
+    assert "fig5-mnist-alike" not in verdicts(fig5.decide(two, printed), "villacampa2017")
+
+
 def test_curves_on_shuttle_are_as_the_text_has_them():
     def curves(slow=20.0, rough=0.05, few=0.012):
         result = {}
@@ -171,7 +195,7 @@ def test_curves_on_shuttle_are_as_the_text_has_them():
             result[method] = {}
             for m, end in ((16, 0.02), (32, few), (64, 0.011), (128, 0.01)):
                 error = np.array([0.2, end + 0.001, end + (rough if method == "svgpc" and m < 128 else 0.0), end])
-                result[method][m] = Curve(factor * m * np.arange(1.0, 5.0), error, error)
+                result[method][m] = [Curve(factor * m * np.arange(1.0, 5.0), error, error)] * 2
         return result
 
     assert set(verdicts(shuttle.decide(curves()), "wenzel2019").values()) == {True}
