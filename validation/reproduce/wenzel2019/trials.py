@@ -136,8 +136,8 @@ TRIALS: Mapping[str, Trial] = MappingProxyType({
 def trials(asked: TrialOptions, say: Say) -> Outcome:
     """On pima, german20, electricity and bank, at most 1000 training rows of each."""
     notes = (
-        f"at most {_ROWS} training and {_TEST} test rows of {', '.join(_SETS)}, {_POINTS} inducing points, mini-batches "
-        f"of {_BATCH}; the paper names no sets for these statements",
-        "svgpc makes natural-gradient steps here, at .1 unless a rate is tried; the paper's rival is ADAM in TensorFlow",
+        f"at most {_ROWS} training and {_TEST} test rows of {', '.join(_SETS)}, {_POINTS} inducing points, "
+        f"mini-batches of {_BATCH}; the paper names no sets for these statements",
+        "svgpc makes natural-gradient steps here, at .1 unless a rate is tried; the paper's is ADAM in TensorFlow",
     )
     return run(TRIALS, asked, say, notes)
