@@ -35,6 +35,7 @@ MODULES = (
     "validation.reproduce.villacampa2020.fig1",
     "validation.reproduce.villacampa2020.fig2",
     "validation.reproduce.villacampa2020.fig3",
+    "validation.reproduce.villacampa2020.trials",
     "validation.reproduce.villacampa2020.fig4",
     "validation.reproduce.villacampa2020.fig6",
     "validation.reproduce.villacampa2020.tablec",

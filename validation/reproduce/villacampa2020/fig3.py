@@ -40,6 +40,7 @@ def training_time_experiment(
     optimizer: str = "adaptive",
     rate: float = 0.01,
     n_start: int = 60,
+    damping: float = 0.5,
     growth: float = 1.3,
     budget: float = np.inf,
     seed: int = 0,
@@ -67,7 +68,7 @@ def training_time_experiment(
     n_classes = int(max(plan.y.max(), plan.y_test.max())) + 1
     prior = setting.start(plan.X, arguments.integer(m, "m", at_least=1), n_classes, seed)
     training = setting.Training(
-        n_steps=plan.n_steps if n_steps is None else n_steps, n_start=n_start, rate=rate,
+        n_steps=plan.n_steps if n_steps is None else n_steps, n_start=n_start, rate=rate, damping=damping,
         optimizer=optimizer if method in plan.quasi_newton else "adaptive",
     )  # fmt: skip
     watch = setting.Watch((plan.X_test, plan.y_test), growth, budget, evaluate=False, clock=clock)
@@ -154,6 +155,8 @@ class Fig3Options:
     n_steps: int = 500
     optimizer: str = "adaptive"
     rate: float = 0.01
+    n_start: int = 60
+    damping: float = 0.5
     budget: float = 4.0
     seed: int = 0
 
@@ -187,7 +190,8 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
                 runs = [
                     training_time_experiment(
                         plan, method, alpha, size, n_steps=asked.n_steps, optimizer=asked.optimizer, rate=asked.rate,
-                        budget=asked.budget, seed=k,
+                        n_start=asked.n_start if method == "pep" else 60, damping=asked.damping, budget=asked.budget,
+                        seed=k,
                     )
                     for k, plan in enumerate(plans)
                 ]  # fmt: skip
