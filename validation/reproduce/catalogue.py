@@ -29,6 +29,7 @@ MODULES = (
     "validation.reproduce.villacampa2017.fig3",
     "validation.reproduce.villacampa2017.fig4",
     "validation.reproduce.villacampa2017.fig5",
+    "validation.reproduce.villacampa2017.trials",
     "validation.reproduce.millions",
     "validation.reproduce.villacampa2017.averages",
     "validation.reproduce.villacampa2017.updates",
