@@ -23,6 +23,7 @@ MODULES = (
     "validation.reproduce.riihimaki2013.fig8",
     "validation.reproduce.riihimaki2013.fig9",
     "validation.reproduce.riihimaki2013.table3",
+    "validation.reproduce.riihimaki2013.trials",
     "validation.reproduce.riihimaki2013.times",
     "validation.reproduce.villacampa2017.fig1",
     "validation.reproduce.villacampa2017.table2",
