@@ -55,6 +55,17 @@ def decide(averages: Averages) -> list[Decided]:
             if {"EP", "VI"} <= nll(data, M).keys():
                 both = averages[data, M, "VI", "nll"], averages[data, M, "EP", "nll"]
                 listed.append(larger_by("vi-nll-worse", f"{data}, M = {M}: nll of VI less EP", *both, 0.2))
+    for M in BLOCKS:
+        for rival in ("GFITC", "EP", "VI"):
+            fast, slow = (np.log(each) for each in pairs(averages, "SEP", rival, "seconds", (M,)))
+            if fast.size > 1:
+                text = f"M = {M}: log seconds of training, SEP less {rival}, over {fast.size} data sets"
+                listed.append(surely("sep-fastest", text, fast.tolist(), slow.tolist()))
+        slow, fast = pairs(averages, "GFITC", "SEP", "seconds", (M,))
+        if slow.size:
+            ratio, text = float(slow.mean() / fast.mean()), f"M = {M}: mean seconds of GFITC over SEP's"
+            listed += [above("sep-fastest", f"{text}, at least 2", ratio, 2.0),
+                       below("sep-fastest", f"{text}, at most 3.5", ratio, 3.5)]  # fmt: skip
     whole = [outcome for data in sets for M in BLOCKS if len(outcome := nll(data, M)) == len(_METHODS)]
     if whole:
         gap = {m: max(outcome[m] - min(outcome.values()) for outcome in whole) for m in _METHODS}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,7 @@ from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise, train_test_split
 from validation.problem import Problem
+from validation.reproduce.averages import pairs, recorded
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
@@ -136,9 +140,42 @@ def _large(seed: int) -> Iterable[Decided]:
     yield surely("beats-gfitc-large", f"{text} GFITC, over test rows", each[0].tolist(), each[1].tolist())
 
 
+# -- section 4.1 ---------------------------------------------------------------------------------------------------
+
+
+def _share_of_quadratures(seed: int) -> float:
+    """Of the time of 60 steps of VI on ninety rows of wine, what is spent in `fast.likelihood`, where its rules are."""
+    data = datasets.load("wine")
+    rows = np.random.default_rng(seed).permutation(data.n)[:90]
+    X = standardise(data.X[rows], data.X[rows])[0]
+    prior = setting.start(X, 9, data.n_classes, seed)
+    training = setting.Training(n_steps=60, optimizer="adam")
+    profile = cProfile.Profile()
+    profile.runcall(setting.train, "vi-robust", X, data.y[rows], prior, training)
+    stats: Any = pstats.Stats(profile)
+    inside = "/".join(("fast", "likelihood", ""))
+    spent = 0.0  # of its functions themselves, and of compiled ones that they call
+    for (file, _, _), (_, _, own, _, callers) in stats.stats.items():
+        if inside in file:
+            spent += own
+        elif file == "~":
+            spent += sum(numbers[2] for (caller, _, _), numbers in callers.items() if inside in caller)
+    return float(spent / stats.total_tt)
+
+
+def _slower(seed: int) -> Iterable[Decided]:
+    averages = recorded("villacampa2017-table2")
+    for rival in ("EP", "SEP"):
+        slow, fast = (np.log(each) for each in pairs(averages, "VI", rival, "seconds", ("5%", "10%", "20%")))
+        text = f"log seconds of training, {rival} less VI, over {slow.size} data sets and M"
+        yield surely("vi-slower", text, fast.tolist(), slow.tolist())
+    text = "share of VI's time inside quadratures, ninety rows of wine"
+    yield above("vi-slower", text, _share_of_quadratures(seed), 0.5)
+
+
 TRIALS: Mapping[str, Trial] = MappingProxyType({
     "vi-batch-local-optima": _local_optima, "vi-bad-q-at-first": _bad_q, "mcmc-unneeded": _unneeded,
-    "beats-gfitc-large": _large,
+    "beats-gfitc-large": _large, "vi-slower": _slower,
 })  # fmt: skip
 
 
