@@ -13,6 +13,7 @@ from validation.reproduce.villacampa2017 import averages as tables23
 from validation.reproduce.villacampa2017 import fig4, fig5, setting, uci, updates
 from validation.reproduce.villacampa2020 import averages as tablesc
 from validation.reproduce.villacampa2020 import fig1, fig3
+from validation.reproduce.villacampa2020 import fig4 as digits
 from validation.reproduce.wenzel2019 import fig3 as shuttle
 
 ALPHAS = tuple(k / 10 for k in range(11))
@@ -162,6 +163,22 @@ def test_courses_of_figure_4_are_as_the_text_has_them():
     held = verdicts(fig4.decide(other), "villacampa2017")
     assert not held["fig4-sep-best"]
     assert not held["converges-in-fewer"] or not held["fig4-vi-small-m"]
+
+
+def test_digits_of_2020_are_as_the_text_has_them():
+    def runs(apep_end=0.30, slow_zero=True):
+        result = {}
+        for k, method in enumerate(setting_methods()):
+            for alpha in (0.0, 0.5, 1.0):
+                speed = (1.5 if method == "apep" else 1.0 - 0.1 * k) * (1.2 - 0.4 * alpha)
+                one = course(apep_end if method == "apep" else 0.31, speed=speed, steps=40)
+                late = one._replace(error=0.02 + 0.5 ** np.arange(40.0)) if slow_zero and alpha == 0.0 else one
+                result[method, alpha] = late
+        return result
+
+    assert set(verdicts(digits.decide(runs()), "villacampa2020").values()) == {True}
+    assert not verdicts(digits.decide(runs(apep_end=0.4)), "villacampa2020")["mnist-similar"]
+    assert not verdicts(digits.decide(runs(slow_zero=False)), "villacampa2020")["figd10-half-first"]
 
 
 def test_digits_of_2017_are_as_the_text_has_them():

@@ -1,0 +1,71 @@
+"""Trials of statements: what is asked for is run, every trial's claim is in the inventory, and two are seen to fail."""
+
+import numpy as np
+import pytest
+
+from validation.claims import inventory
+from validation.reproduce import trials as common
+from validation.reproduce.decisions import below
+from validation.reproduce.izmailov2016 import trials as of_izmailov
+from validation.reproduce.riihimaki2013 import trials as of_riihimaki
+from validation.reproduce.villacampa2017 import trials as of_2017
+from validation.reproduce.villacampa2020 import trials as of_2020
+from validation.reproduce.wenzel2019 import trials as of_wenzel
+
+MODULES = {
+    "izmailov2016": of_izmailov, "riihimaki2013": of_riihimaki, "villacampa2017": of_2017, "villacampa2020": of_2020,
+    "wenzel2019": of_wenzel,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("paper", MODULES)
+def test_every_trial_is_of_a_claim(paper):
+    assert set(MODULES[paper].TRIALS) <= {claim.id for claim in inventory.load()[paper]}
+
+
+def test_the_trials_asked_for_are_run_with_the_seed():
+    seen = []
+
+    def trial(name, value):
+        def run(seed):
+            seen.append((name, seed))
+            yield below(name, "a number", value, 1.0)
+
+        return run
+
+    both = {"a": trial("a", 0.5), "b": trial("b", 2.0)}
+    lines = []
+    outcome = common.run(both, common.TrialOptions(claims=("b",), seed=3), lines.append, ("a note",))
+    assert seen == [("b", 3)]
+    assert [row[-1] for row in outcome.tables[0].rows] == ["differs"]
+    assert outcome.notes == ("a note",)
+    assert any("differs" in line for line in lines)
+    common.run(both, common.TrialOptions(), lines.append)
+    assert seen[1:] == [("a", 0), ("b", 0)]
+    with pytest.raises(ValueError, match="claims: found 'c'"):
+        common.run(both, common.TrialOptions(claims=("c",)), lines.append)
+
+
+def test_the_joint_view_of_ep_holds_and_sees_a_wrong_prior(monkeypatch):
+    assert [one.held for one in of_2020.TRIALS["ep-joint-view"](0)] == [True, True]
+    small = of_2020._small
+
+    def without_noise(*sizes):
+        problem, joint, inner = small(*sizes)
+        n = problem.n
+        return problem, [K - np.diag(np.append(np.full(n, 0.05), np.zeros(len(K) - n))) for K in joint], inner
+
+    monkeypatch.setattr(of_2020, "_small", without_noise)
+    assert [one.held for one in of_2020.TRIALS["ep-joint-view"](0)] == [False, False]
+
+
+def test_exact_class_probabilities_are_those_of_many_draws():
+    K, y = of_riihimaki._problem(5)
+    n = len(y) + 1
+    f = np.random.default_rng(0).multivariate_normal(np.zeros(2 * n), K, 200_000)
+    p = 1.0 / (1.0 + np.exp(f[:, n:] - f[:, :n]))  # of class 0 at the data and the test point
+    weights = np.prod(np.where(y == 0, p[:, :-1], 1.0 - p[:, :-1]), axis=1)
+    share = weights / weights.sum()
+    estimate = float(share @ p[:, -1])
+    error = float(np.sqrt(np.sum((share * (p[:, -1] - estimate)) ** 2)))
+    assert abs(of_riihimaki._exact(K, y)[0] - estimate) < 4.0 * error  # 1 in 16 000
