@@ -327,14 +327,14 @@ def load() -> dict[str, Claims]:
 
 
 def keys_of(name: str, folder: Any = None) -> tuple[str, ...]:
-    """The columns that tell the rows of a result apart: those that its bindings read, or a claim and what is compared.
+    """The columns by which rows take the place of earlier ones: those that its bindings read, or the claim alone.
 
     Raises
     ------
     ValueError    nothing is bound to that result
     """
     if name in statements(folder):
-        return "claim", "compared"
+        return ("claim",)
     bound = [binding for binding in bindings(folder)[0] if binding.result == name]
     if not bound:
         raise ValueError(f"result: found {shown(name)}, which bindings.toml does not bind, expected it there first")
