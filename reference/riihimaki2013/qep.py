@@ -58,12 +58,12 @@ class QuadratureEP:
         """Of datum i."""
         return dense_cavity(mean, cov, self.site(i))
 
-    def _law_of_g(self, i: int, cavity_mean: Array, cavity_cov: Array) -> tuple[Array, Array, Array]:
+    def _distribution_of_g(self, i: int, cavity_mean: Array, cavity_cov: Array) -> tuple[Array, Array, Array]:
         B = difference_matrix(len(cavity_mean), int(self.y[i]))
         return B, B.T @ cavity_mean, cavity_covariance_g(cavity_cov, B)
 
     def _propose(self, i: int, without: Moments) -> tuple[Array, Array] | None:
-        B, mean_g, cov_g = self._law_of_g(i, without.mean, without.cov)
+        B, mean_g, cov_g = self._distribution_of_g(i, without.mean, without.cov)
         hat = tilted_moments_quadrature(mean_g, cov_g, self.nodes)
         if hat.norm <= 0.0 or eigenvalues(hat.cov, "tilted Σ_g")[0] <= 0.0:
             return None
@@ -86,7 +86,7 @@ class QuadratureEP:
         proposal = None if without is None else self._propose(i, without)
         if without is None or proposal is None:
             return None
-        _, mean_g, cov_g = self._law_of_g(i, without.mean, without.cov)
+        _, mean_g, cov_g = self._distribution_of_g(i, without.mean, without.cov)
         # the marginal of g under cavity times site: (Σ_g⁻¹ + Λ)⁻¹
         posterior = inverted(inverted(cov_g, "Σ_g") + self.Lambda[i], "Σ_g⁻¹ + Λ")
         m = posterior @ (solution(cov_g, mean_g, "Σ_g") + self.xi[i])
@@ -101,7 +101,7 @@ class QuadratureEP:
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Ẑ of the rule."""
-        _, mean_g, cov_g = self._law_of_g(i, cavity_mean, cavity_cov)
+        _, mean_g, cov_g = self._distribution_of_g(i, cavity_mean, cavity_cov)
         return _log_or_refuse(tilted_moments_quadrature(mean_g, cov_g, self.nodes).norm)
 
     def diagonal(self) -> DiagonalSites | None:

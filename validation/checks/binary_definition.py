@@ -78,7 +78,7 @@ def expected(problem: Problem, y: Array, m: Array, v: Array) -> tuple[Array, Arr
     return value @ _WEIGHTS, y * (derivative @ _WEIGHTS), 0.5 * (curvature @ _WEIGHTS)
 
 
-class Law(NamedTuple):
+class Distribution(NamedTuple):
     """q(u)."""
 
     mean: Array
@@ -90,14 +90,14 @@ class Law(NamedTuple):
         return np.asarray(np.linalg.cholesky(self.cov), dtype=np.float64)
 
 
-def law_of(solution: Solution) -> Law:
+def distribution_of(solution: Solution) -> Distribution:
     """What a solution says of q(u)."""
     assert solution.inducing_mean is not None
     assert solution.inducing_cov is not None
-    return Law(solution.inducing_mean[0], solution.inducing_cov[0])
+    return Distribution(solution.inducing_mean[0], solution.inducing_cov[0])
 
 
-def elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> float:
+def elbo(problem: Problem, q: Distribution, rows: Sequence[int] | None = None) -> float:
     """E log p(y|f) - KL, or its estimate from some rows."""
     dense = Objective(problem)
     chosen = list(range(problem.n) if rows is None else rows)
@@ -106,7 +106,7 @@ def elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> float:
     return float(problem.n / len(chosen) * values.sum()) - dense.divergence(q.mean, q.root)
 
 
-def local_elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> float:
+def local_elbo(problem: Problem, q: Distribution, rows: Sequence[int] | None = None) -> float:
     """The bound of x-gpc with each c at its maximum, or its estimate from some rows."""
     dense = Objective(problem)
     chosen = list(range(problem.n) if rows is None else rows)
@@ -120,7 +120,7 @@ def local_elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> f
 # -- expectation propagation -----------------------------------------------------------------------------------------
 
 
-def ep_law(dense: Objective, sites: Array) -> tuple[Array, Array]:
+def ep_distribution(dense: Objective, sites: Array) -> tuple[Array, Array]:
     """P and h of q(u) at sites (2, n) of precision and shift."""
     return dense.inverse + (dense.kappa.T * sites[0]) @ dense.kappa, dense.kappa.T @ sites[1]
 
@@ -128,7 +128,7 @@ def ep_law(dense: Objective, sites: Array) -> tuple[Array, Array]:
 def ep_evidence(problem: Problem, sites: Array) -> float:
     """log Z_q of binary EP: G(q) - G(prior) + sum of log Z_i + G(cavity) - G(q)."""
     dense = Objective(problem)
-    P, h = ep_law(dense, sites)
+    P, h = ep_distribution(dense, sites)
     whole = G(P[None], h[None])
     total = whole - G(dense.inverse[None], 0.0 * h[None])
     for i, row in enumerate(dense.kappa):
@@ -142,7 +142,7 @@ def ep_evidence(problem: Problem, sites: Array) -> float:
 def ep_matched(problem: Problem, sites: Array, rows: Iterable[int]) -> Array:
     """(2, n) sites, those of some rows replaced by what matches the moments of cavity times Phi, by numbers alone."""
     dense = Objective(problem)
-    P, h = ep_law(dense, sites)
+    P, h = ep_distribution(dense, sites)
     new = sites.copy()
     for i in rows:
         row = dense.kappa[i]
@@ -172,8 +172,8 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
             "log_evidence": (answer.log_evidence, ep_evidence(asked, sites)),
             "sites": (sites, ep_matched(asked, sites, range(problem.n))),
         }
-        q = law_of(answer)
-        P, h = ep_law(Objective(asked), sites)
+        q = distribution_of(answer)
+        P, h = ep_distribution(Objective(asked), sites)
         stated |= {"precision of q": (inverse(q.cov), P), "mean of q": (P @ q.mean, h)}
         yield from apart(
             stated, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer.label
@@ -193,22 +193,22 @@ def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outc
     limit, why = identity_limit(asked)
     for witness in _WITNESSES:
         answer = _solve(context, witness, method, problem)
-        q = law_of(answer)
+        q = distribution_of(answer)
         dense, C = Objective(asked), q.root
         m = q.mean.size
         free = m * (m + 3) // 2
         if method == "x-gpc":
             c = np.asarray(answer.local["c"])
 
-            def value(x: Array, dense: Objective = dense, q: Law = q, C: Array = C, c: Array = c) -> float:
+            def value(x: Array, dense: Objective = dense, q: Distribution = q, C: Array = C, c: Array = c) -> float:
                 return dense.local_bound(*of_vector(q.mean, C, x), c * np.exp(x[-c.size :]))
 
             size = free + problem.n
         else:
 
-            def value(x: Array, asked: Problem = asked, q: Law = q, C: Array = C) -> float:  # type: ignore[misc]
+            def value(x: Array, asked: Problem = asked, q: Distribution = q, C: Array = C) -> float:  # type: ignore[misc]
                 mean, root = of_vector(q.mean, C, x)
-                return elbo(asked, Law(mean, root @ root.T))
+                return elbo(asked, Distribution(mean, root @ root.T))
 
             size = free
         yield from apart({"log_evidence": (answer.log_evidence, value(np.zeros(size)))}, limit, why, answer.label)
@@ -225,7 +225,7 @@ def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outc
 # -- predictions -----------------------------------------------------------------------------------------------------
 
 
-def predicted(problem: Problem, X: Array, q: Law) -> tuple[Array, Array]:
+def predicted(problem: Problem, X: Array, q: Distribution) -> tuple[Array, Array]:
     """Mean and variance of f at new inputs under q(u), noise included."""
     points = problem.X if problem.Z is None else problem.Z[0]
     K, cross = Objective(problem).K, kernel(problem, 0, X, points)
@@ -244,7 +244,7 @@ def predictions(context: Context, method: str, problem: Problem) -> Iterable[Out
     dense = Objective(asked)
     for witness in _WITNESSES:
         answer = _solve(context, witness, method, problem)
-        q = law_of(answer)
+        q = distribution_of(answer)
         mean, var = dense.moments(q.mean, q.root)
         if method == "epgpc":
             mean, var = _tilted_latents(asked, _sites(answer))
@@ -268,7 +268,7 @@ def predictions(context: Context, method: str, problem: Problem) -> Iterable[Out
 def _tilted_latents(problem: Problem, sites: Array) -> tuple[Array, Array]:
     """Moments of f_i under cavity times Phi(y f), by numbers."""
     dense = Objective(problem)
-    P, h = ep_law(dense, sites)
+    P, h = ep_distribution(dense, sites)
     results = []
     for i, row in enumerate(dense.kappa):
         V = inverse(P - sites[0, i] * np.outer(row, row))
@@ -289,7 +289,7 @@ def _objective(method: str, answer: Solution) -> Callable[[Problem], float]:
 
     vi-taylor's (19) is no flat function of xi: its gradient is the one at which the points of expansion stay.
     """
-    q = law_of(answer)
+    q = distribution_of(answer)
     if method == "epgpc":
         sites = _sites(answer)
         return lambda moved: ep_evidence(moved, sites)
@@ -330,7 +330,7 @@ def gradients(context: Context, method: str, problem: Problem) -> Iterable[Outco
 def _natural_step(method: str, problem: Problem, P: Array, h: Array, rows: Sequence[int]) -> tuple[Array, Array]:
     dense = Objective(problem)
     V = inverse(P)
-    q = Law(V @ h, V)
+    q = Distribution(V @ h, V)
     m, v = (part[rows] for part in dense.moments(q.mean, q.root))
     kappa, y = dense.kappa[rows], np.asarray(dense.y[rows], dtype=np.float64)
     if method == "x-gpc-svi":
@@ -389,10 +389,10 @@ def steps(context: Context, method: str, problem: Problem, *, learning: bool = F
         P, h = _natural_step(method, moved, P, h, rows)
         if learning:
             V = inverse(P)
-            q = Law(V @ h, V)
+            q = Distribution(V @ h, V)
             moved = _moved(moved, lambda there, q=q, rows=rows: bound(there, q, rows), adam)  # type: ignore[misc]
     V = inverse(P)
-    q = Law(V @ h, V)
+    q = Distribution(V @ h, V)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, **options)
         stated: dict[str, tuple[Any, Any]] = {
@@ -417,7 +417,7 @@ def ep_steps(context: Context, method: str, problem: Problem) -> Iterable[Outcom
         new = sites.copy()
         new[:, rows] = (1.0 - _DAMPING) * sites[:, rows] + _DAMPING * ep_matched(asked, sites, rows)[:, rows]
         sites = new
-    P, h = ep_law(Objective(asked), sites)
+    P, h = ep_distribution(Objective(asked), sites)
     V = inverse(P)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, batches=batches(problem), damping=_DAMPING)
@@ -438,10 +438,10 @@ def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcom
     where = np.concatenate([np.zeros(m), np.eye(m)[low]])
     squares, moves = np.zeros(where.size), np.zeros(where.size)
 
-    def at(x: Array) -> Law:
+    def at(x: Array) -> Distribution:
         C = np.zeros((m, m))
         C[low] = x[m:]
-        return Law(x[:m], C @ C.T)
+        return Distribution(x[:m], C @ C.T)
 
     for rows in batches(problem):
         start = where

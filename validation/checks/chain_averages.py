@@ -38,15 +38,15 @@ ENTRIES = (
 )
 
 
-class Law(NamedTuple):
+class Distribution(NamedTuple):
     """Means (N, L, .) and covariances (N or 1, L ., L .) of one of f, f*, u given each draw."""
 
     mean: Array
     cov: Array
 
 
-def given(few: Few, v: Array, A: Array, noise: Array) -> dict[str, Law]:
-    """Laws of f, f* and u given v = A f + N(0, diag(noise)): v (N, k), A (k, L n), noise (N or 1, k)."""
+def given(few: Few, v: Array, A: Array, noise: Array) -> dict[str, Distribution]:
+    """Distributions of f, f* and u given v = A f + N(0, diag(noise)): v (N, k), A (k, L n), noise (N or 1, k)."""
     parts = few.blocks
     S = block_diag(*[value.data for value in parts])
     crosses = {"latent": S, "test": block_diag(*[value.test for value in parts])}
@@ -59,13 +59,13 @@ def given(few: Few, v: Array, A: Array, noise: Array) -> dict[str, Law]:
     for name, cross in crosses.items():
         gain = np.linalg.solve(T, (A @ cross.T)[None]).transpose(0, 2, 1)
         mean = np.einsum("nij,nj->ni", np.broadcast_to(gain, (len(v), *gain.shape[1:])), v)
-        out[name] = Law(mean.reshape(len(v), few.n_latents, -1), priors[name] - gain @ (A @ cross.T))
+        out[name] = Distribution(mean.reshape(len(v), few.n_latents, -1), priors[name] - gain @ (A @ cross.T))
     return out
 
 
-def given_inducing(few: Few, u: Array) -> dict[str, Law]:
-    """Laws of f and f*, each value independent of the others, given u (N, L, m)."""
-    out = {"inducing": Law(u, np.zeros((1, u[0].size, u[0].size)))}
+def given_inducing(few: Few, u: Array) -> dict[str, Distribution]:
+    """Distributions of f and f*, each value independent of the others, given u (N, L, m)."""
+    out = {"inducing": Distribution(u, np.zeros((1, u[0].size, u[0].size)))}
     for name, inputs in (("latent", X), ("test", X_TEST)):
         means, variances = [], []
         for k, theta in enumerate(few.thetas):
@@ -74,15 +74,15 @@ def given_inducing(few: Few, u: Array) -> dict[str, Law]:
             gain = np.linalg.solve(K, cross)
             means.append(u[:, k] @ gain)
             variances.append(theta[0] + theta[-1] - (cross * gain).sum(axis=0))
-        out[name] = Law(np.stack(means, axis=1), np.diag(np.concatenate(variances))[None])
+        out[name] = Distribution(np.stack(means, axis=1), np.diag(np.concatenate(variances))[None])
     return out
 
 
-def total(law: Law) -> tuple[Array, Array]:
+def total(distribution: Distribution) -> tuple[Array, Array]:
     """Mean (L, .) and E[Cov] + Cov[E] (L ., L .)."""
-    flat = law.mean.reshape(len(law.mean), -1)
+    flat = distribution.mean.reshape(len(distribution.mean), -1)
     centred = flat - flat.mean(axis=0)
-    return law.mean.mean(axis=0), law.cov.mean(axis=0) + centred.T @ centred / len(flat)
+    return distribution.mean.mean(axis=0), distribution.cov.mean(axis=0) + centred.T @ centred / len(flat)
 
 
 def by_point(cov: Array, L: int) -> Array:
@@ -107,10 +107,12 @@ def log_joint(few: Few, chains: Any, v: Array) -> Array:
         if not few.fitc:
             return at + _log_white(np.linalg.solve(np.linalg.cholesky(value.data), f.T).T)
         u = chains.inducing_draws.reshape(len(v), -1)
-        law = given_inducing(few, u[:, None])["latent"]
+        distribution = given_inducing(few, u[:, None])["latent"]
         assert value.inducing is not None
         white = np.linalg.solve(np.linalg.cholesky(value.inducing), u.T).T
-        return at + _log_white(white) + _log_white((f - law.mean[:, 0]) / np.sqrt(np.diag(law.cov[0])))
+        return (
+            at + _log_white(white) + _log_white((f - distribution.mean[:, 0]) / np.sqrt(np.diag(distribution.cov[0])))
+        )
     if few.likelihood == "softmax":
         T = np.kron(helmert(L), np.eye(len(X)))  # orthonormal: any such basis has the same density
         cov = T @ block_diag(*few.cov) @ T.T
@@ -129,13 +131,13 @@ def _log_white(white: Array) -> Array:
 
 def pairwise_log_joint(few: Few, white: Array) -> Array:
     """Σ log Φ((m^y - m^k)/√(s^y + s^k)) + log N(ξ; 0, I), u = chol(K_ZZ) ξ."""
-    law, total_log = given_inducing(few, inducing_of(few, white))["latent"], _log_white(white)
+    distribution, total_log = given_inducing(few, inducing_of(few, white))["latent"], _log_white(white)
     n, L = len(X), few.n_latents
-    s = np.diag(law.cov[0]).reshape(L, n)
+    s = np.diag(distribution.cov[0]).reshape(L, n)
     for i, label in enumerate(few.y):
         for k in range(L):
             if k != label:
-                gap = law.mean[:, label, i] - law.mean[:, k, i]
+                gap = distribution.mean[:, label, i] - distribution.mean[:, k, i]
                 total_log = total_log + log_ndtr(gap / np.sqrt(s[label, i] + s[k, i]))
     return total_log
 
@@ -158,16 +160,16 @@ def softmax_probabilities(mean: Array, var: Array) -> Array:
     return np.asarray(softmax(f, axis=0) @ weight / weight.sum())
 
 
-def _probabilities(few: Few, law: Law) -> Array:
+def _probabilities(few: Few, distribution: Distribution) -> Array:
     """(N, C) of the one test point, from means and the variances given the draw."""
     out = []
-    for k in range(len(law.mean)):
-        var = np.diag(law.cov[min(k, len(law.cov) - 1)])
+    for k in range(len(distribution.mean)):
+        var = np.diag(distribution.cov[min(k, len(distribution.cov) - 1)])
         if few.likelihood == "softmax":
-            out.append(softmax_probabilities(law.mean[k, :, 0], var))
+            out.append(softmax_probabilities(distribution.mean[k, :, 0], var))
         else:
             unit = own.unit_noise(few.likelihood)
-            out.append(own.class_probabilities(few.likelihood, law.mean[k, :, 0], var, unit, few.epsilon))
+            out.append(own.class_probabilities(few.likelihood, distribution.mean[k, :, 0], var, unit, few.epsilon))
     return np.array(out)
 
 
@@ -178,29 +180,29 @@ def differences(entry: Sampler) -> Iterable[tuple[str, float]]:
     eye, none = np.eye(L * n), np.zeros((1, L * n))
     if entry.method == "gibbs-pairwise":
         white = chains.white_draws.reshape(-1, chains.white_draws.shape[-1])
-        laws = given_inducing(few, inducing_of(few, white))
-        at_test, joint = laws["test"], pairwise_log_joint(few, white)
+        distributions = given_inducing(few, inducing_of(few, white))
+        at_test, joint = distributions["test"], pairwise_log_joint(few, white)
     else:
         f = np.asarray(chains.latent_draws).reshape(-1, n, L).swapaxes(1, 2)
         if few.likelihood == "logit":
             omega = chains.omega_draws.reshape(-1, n)
-            laws, v = given(few, (few.y - 0.5) / omega, eye, 1.0 / omega), f
-            at_test = laws["test"]
+            distributions, v = given(few, (few.y - 0.5) / omega, eye, 1.0 / omega), f
+            at_test = distributions["test"]
         elif few.likelihood == "softmax":
             T = np.kron(helmert(L), np.eye(n))
-            laws, v = given(few, f.reshape(len(f), -1) @ T.T, T, np.zeros((1, len(T)))), f
+            distributions, v = given(few, f.reshape(len(f), -1) @ T.T, T, np.zeros((1, len(T)))), f
             some = f.reshape(len(f), -1)  # predictions are averaged given f itself
             at_test = given(few, some, eye, none)["test"]
         else:
             v = chains.auxiliary_draws.reshape(-1, n, L).swapaxes(1, 2)
-            laws = given(few, v.reshape(len(v), -1), eye, none + own.unit_noise(few.likelihood))
-            at_test = laws["test"]
+            distributions = given(few, v.reshape(len(v), -1), eye, none + own.unit_noise(few.likelihood))
+            at_test = distributions["test"]
         joint = log_joint(few, chains, v)
     yield "log_joint", own.difference(np.ravel(chains.log_joint), joint)
     one = few.likelihood == "logit"
     names = [("latent", "latent"), ("test", "test_latent")] + ([("inducing", "inducing")] if few.fitc else [])
     for key, name in names:
-        mean, cov = total(laws[key])
+        mean, cov = total(distributions[key])
         if one:
             right = (mean[0], cov if key == "inducing" else np.diag(cov))
             left = (getattr(chains, f"{name}_mean"), getattr(chains, f"{name}_{'cov' if key == 'inducing' else 'var'}"))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Context, Outcome, check, flaws
 from validation.checks.few_data import Few
-from validation.checks.standard_errors import LAWS, PAPER, Sampler, sampled
+from validation.checks.standard_errors import DISTRIBUTIONS, PAPER, Sampler, sampled
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ _JUST: Mapping[str, float] = {
 }  # fmt: skip
 _WORSE: Mapping[str, float] = {"ess_bulk": 0.999, "ess_tail": 0.999, "r_hat": 1.001, "autocorrelation_time": 1.001}
 _SIZES: Mapping[str, Any] = {"n_draws": _DRAWS, "n_warmup": 1, "thin": _THIN}
-_LEARNT: Mapping[str, Any] = {"hyperprior": LAWS, "learn": ("variance",), "n_steps": 1}
+_LEARNT: Mapping[str, Any] = {"hyperprior": DISTRIBUTIONS, "learn": ("variance",), "n_steps": 1}
 
 
 class Judged(NamedTuple):

@@ -1,8 +1,9 @@
-"""Kernels of chains and of particles, each alone: does one step leave the law alone that it is made for?
+"""Kernels of chains and of particles, each alone: does one step leave the distribution alone that it is made for?
 
 Exact draws come by rejection from the prior, or from a Gaussian. One step of a kernel is taken from each of them; the
-draws after it have the same law, so that means and all second moments, cross moments included, may differ by chance
-only. The change of each moment is averaged over independent draws: a z statistic, whatever the kernel's acceptance.
+draws after it have the same distribution, so that means and all second moments, cross moments included, may differ by
+chance only. The change of each moment is averaged over independent draws: a z statistic, whatever the kernel's
+acceptance.
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ def _softmax(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
         ("a path of large steps", moves.flow_move(rng, white, target, reference, 1.4, 2)[0]),
     ):
         yield name, Step(less, target.latent(moved))
-    law = moves.shift_distribution(few.cov)
-    yield "the common shift", Step(f, moves.draw_shift(rng, less, law))
+    distribution = moves.shift_distribution(few.cov)
+    yield "the common shift", Step(f, moves.draw_shift(rng, less, distribution))
 
     model = softmax_annealed._model(few.cov, few.y)
     differences = (f[:, :-1] - f[:, -1:]).reshape(size, -1)

@@ -24,7 +24,7 @@ from scipy.stats import t as student
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.few_data import Few
-from validation.checks.standard_errors import LAWS, PAPER, Sampler, sampled, series
+from validation.checks.standard_errors import DISTRIBUTIONS, PAPER, Sampler, sampled, series
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ class Interrupted(NamedTuple):
 
 
 _SHORT = {"n_chains": 2, "n_draws": 20, "n_warmup": 8}
-_LEARNT = {"hyperprior": LAWS, "learn": ("variance", "noise"), "n_steps": 2}
+_LEARNT = {"hyperprior": DISTRIBUTIONS, "learn": ("variance", "noise"), "n_steps": 2}
 # long enough for a second look at the warm-up, with a budget that holds eight draws and lets go of the rest
 _AUTO = {"n_chains": 4, "n_draws": 30, "n_warmup": "auto", "max_warmup": 200, "target_ess": 60.0, "max_draws": 120}
 RUNS = (

@@ -47,7 +47,7 @@ def _energy(target: Any) -> Callable[[Any], tuple[None, None, float, Any]]:
     return point
 
 
-def _laws(rng: np.random.Generator, C: int, m: int) -> tuple[Any, Any]:
+def _distributions(rng: np.random.Generator, C: int, m: int) -> tuple[Any, Any]:
     """Where a search starts, and where the optimum is."""
     from fast.sparse_classes.projections import ClassDistribution
 
@@ -68,7 +68,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     rng = np.random.default_rng(41)
     for C, m in ((2, 2), (3, 1)):
-        start, target = _laws(rng, C, m)
+        start, target = _distributions(rng, C, m)
         chart = _Chart(start, _energy(target))
         x = 0.3 * rng.standard_normal(chart.size)
         gaps = [np.abs(chart.q(np.zeros(chart.size))[-1].precision - start.precision).max()]
@@ -86,11 +86,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         cov = root @ np.swapaxes(root, 1, 2)
         gap = np.abs(cov - np.array([chart.q(x)[-1].covariance(k) for k in range(C)])).max() / np.abs(cov).max()
         gap = max(gap, np.abs(np.triu(T, 1)).max(), np.abs(mean - chart.q(x)[-1].weights).max())
-        yield Compared(float(gap), 1e-9, "mean, root and law are one distribution", "fast", "definition")
+        yield Compared(float(gap), 1e-9, "mean, root and distribution are one distribution", "fast", "definition")
         widest = float(np.einsum("cii->c", cov).max())
         wrong = not chart.far(x, 0.999 * widest) or chart.far(x, 1.001 * widest)
         wrong = wrong or chart(np.full(chart.size, 1e4))[0] != np.inf
-        yield flaws(wrong, "beyond a sum of variances it is far; without a law there is no energy", "fast", "answers")
+        yield flaws(
+            wrong, "beyond a sum of variances it is far; without a distribution there is no energy", "fast", "answers"
+        )
         end = optimise(start, _energy(target), 1e9)
         gap = np.inf if end is None else np.abs(end.precision - target.precision).max() / np.abs(target.precision).max()
         yield Compared(float(gap), 1e-7, "the least curvature is .1, and gradients end at 1e-9", "fast", "optimum")
@@ -212,7 +214,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     before = run.here.change.residual
     wrong = run._accept_root(None) or any(run._accept_root(run._stepped(run.here.change, rho)) for rho in (-1.0, 0.3))
     yield flaws(
-        wrong or run.q is not q, "no law, one farther away, one less than half as near: no move", "fast", "moves"
+        wrong or run.q is not q,
+        "no distribution, one farther away, one less than half as near: no move",
+        "fast",
+        "moves",
     )
     there = run._newton()
     wrong = not run._accept_root(there) or run.q is not there or run.here.value < height - 1e-9

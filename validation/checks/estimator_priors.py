@@ -60,22 +60,25 @@ def looked_at(n: int, seed: int) -> Array:
 
 
 def asked_hyperprior(entry: Entry, given: Any, lengthscales: Array, X: Array) -> Any:
-    """Laws and readings that a classifier should ask its method for; lengthscales (d,), where it starts."""
+    """Distributions and readings that a classifier should ask its method for; lengthscales (d,), where it starts."""
     if given is None:
         return None
-    laws: Mapping[str, Any]
+    distributions: Mapping[str, Any]
     if given == "weak":
         typical = median_lengthscales(X[looked_at(len(X), 0)])  # a start given says nothing of what is typical
-        laws, reading = _weak(link_of(entry), typical), "log"
+        distributions, reading = _weak(link_of(entry), typical), "log"
     elif isinstance(given, str):
         units: Any = {"half-student-t": lengthscales, "half-student-t-absolute": 1.0}[given]
-        law = ("half-student-t", DF, SCALE)
-        laws, reading = {"variance": law, "noise": law, "lengthscales": (*law[:2], SCALE * units)}, "value"
+        distribution = ("half-student-t", DF, SCALE)
+        distributions, reading = (
+            {"variance": distribution, "noise": distribution, "lengthscales": (*distribution[:2], SCALE * units)},
+            "value",
+        )
     else:
-        laws, reading = given, "value"
-    from fast.core.hyperprior import Hyperprior  # a container of laws: what it is made of is the judge's
+        distributions, reading = given, "value"
+    from fast.core.hyperprior import Hyperprior  # a container of distributions: what it is made of is the judge's
 
-    return Hyperprior(laws, map_density=reading).checked(X.shape[1])
+    return Hyperprior(distributions, map_density=reading).checked(X.shape[1])
 
 
 def _weak(link: str, typical: Array) -> Mapping[str, Any]:

@@ -307,8 +307,8 @@ def asked(entry: Entry) -> Iterable[Outcome]:
         settings += [bare | {"shared": True}]
     if entry.family == "full":
         settings += [given | {"hyperparameters": "fixed"}]
-    law = ("half-student-t", 3.0, 2.0)
-    settings += [given | {"prior": prior} for prior in (None, "weak", "half-student-t", {"variance": law})]
+    distribution = ("half-student-t", 3.0, 2.0)
+    settings += [given | {"prior": prior} for prior in (None, "weak", "half-student-t", {"variance": distribution})]
     settings += [bare | {"prior": None}, bare | {"lengthscales": (0.7, 2.5)}]
     observed = max(requests_differ(entry, one, problem) for one in settings)
     for n, more in _borders(entry):
@@ -352,8 +352,8 @@ def _idle(entry: Entry, way: Mapping[str, Any], name: str, problem: Data) -> boo
     )
     pairs = [*zip(one.arguments, other.arguments, strict=True)]
     pairs += [(value, other.options.get(key)) for key, value in one.options.items() if key != "hyperprior"]
-    laws = repr(one.options.get("hyperprior")) == repr(other.options.get("hyperprior"))
-    return laws and one.function == other.function and all(repr(a) == repr(b) for a, b in pairs)
+    distributions = repr(one.options.get("hyperprior")) == repr(other.options.get("hyperprior"))
+    return distributions and one.function == other.function and all(repr(a) == repr(b) for a, b in pairs)
 
 
 # -- registration ----------------------------------------------------------------------------------------------------

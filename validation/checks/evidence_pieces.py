@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 def tail_index(weights: Array) -> float:
-    """Shape of a generalised Pareto law of the excesses of the largest weights: Zhang & Stephens (2009), sections 3, 4.
+    """Shape of a generalised Pareto distribution of the largest weights' excesses: Zhang & Stephens (2009, 3 and 4).
 
     The posterior mean of θ = -k/σ over their grid, with their prior; then k is the mean of log(1 - θ x).
     """
@@ -50,7 +50,7 @@ def tail_index(weights: Array) -> float:
 @check(
     "identity/gibbs-logit/tail_index",
     paper="wenzel2019",
-    question="Is the tail index of weights that of their law, and its estimator the one of the paper?",
+    question="Is the tail index of weights that of their distribution, and its estimator the one of the paper?",
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -71,7 +71,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield Compared(worst, 1e-9, f"index {k}: the same formula, without logarithms of sums", "gibbs", "definition")
         yield Compared(
             abs(float(np.mean(z))), 1.3, f"index {k}: mean of 24 standardised errors, known to 0.2, its bias below one",
-            "gibbs", "the law of the weights", "standard errors",
+            "gibbs", "the distribution of the weights", "standard errors",
         )  # fmt: skip
     ends = float(_pareto_k(np.zeros(100)) != 0.0) + float(_pareto_k(np.arange(24.0)) != np.inf)
     ends += float(not np.isfinite(_pareto_k(np.arange(25.0) / 7.0)))

@@ -43,7 +43,7 @@ _FIELDS = ("variance", "lengthscales", "noise")
 NODES = 60
 
 
-class Law(NamedTuple):
+class Distribution(NamedTuple):
     """q of all latent values: natural parameters, moments (n, C), (n, C, C), and the whole covariance."""
 
     P: Array
@@ -72,14 +72,14 @@ def cross_cov(problem: Problem, X: Array) -> Array:
     return K.reshape(len(X), C, n * C)
 
 
-def law(problem: Problem, precision: Array, location: Array) -> Law:
+def distribution(problem: Problem, precision: Array, location: Array) -> Distribution:
     """q at sites (n, C, C) and (n, C)."""
     n, C = problem.n, problem.n_classes
     P = inverse(prior_cov(problem)) + block_diag(*precision)
     h = location.ravel()
     V = inverse(P)
     blocks = V.reshape(n, C, n, C)
-    return Law(P, h, (V @ h).reshape(n, C), np.array([blocks[i, :, i] for i in range(n)]), V)
+    return Distribution(P, h, (V @ h).reshape(n, C), np.array([blocks[i, :, i] for i in range(n)]), V)
 
 
 def _G(P: Array, h: Array) -> float:
@@ -90,7 +90,7 @@ def evidence(
     problem: Problem, precision: Array, location: Array, log_norm: Callable[[int, Array, Array], float]
 ) -> float:
     """log Z with log_norm(i, cavity precision, cavity shift) of every datum."""
-    q = law(problem, precision, location)
+    q = distribution(problem, precision, location)
     total = _G(q.P, q.h) - _G(inverse(prior_cov(problem)), 0.0 * q.h)
     for i in range(problem.n):
         P = inverse(q.cov[i])
@@ -196,7 +196,7 @@ _VALUES = {"nested-ep": nested_value, "nested-iep": independent_value, "qiep": q
 
 
 class OfG(NamedTuple):
-    """log E[Phi(g_1) Phi(g_2)], the tilted moments of g, and its law before."""
+    """log E[Phi(g_1) Phi(g_2)], the tilted moments of g, and its distribution before."""
 
     log_norm: float
     mean: Array
@@ -265,7 +265,7 @@ def predicted(problem: Problem, mean: Array, V: Array) -> tuple[Array, Array]:
     return A @ mean.ravel(), cov
 
 
-def _of_q(answer: Solution, q: Law) -> dict[str, tuple[Any, Any]]:
+def _of_q(answer: Solution, q: Distribution) -> dict[str, tuple[Any, Any]]:
     test_mean, test_cov = predicted(answer.problem, q.mean, q.V)
     return {
         "latent_mean": (answer.latent_mean, q.mean),
@@ -284,7 +284,7 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
     for witness in _WITNESSES:
         answer = context.solve(witness, method, problem, **options)
         precision, location = answer.local["site_precision"], answer.local["site_location"]
-        q = law(problem, precision, location)
+        q = distribution(problem, precision, location)
         told = f"of the sites, by dense algebra; {why}"
         stated = _of_q(answer, q)
         if method in ("nested-ep", "nested-iep"):
@@ -322,7 +322,7 @@ def _qep(
 ) -> Iterable[Outcome]:
     """Lambda and xi by the tilted moments of g, the sites that they leave, log Z."""
     precision, location = answer.local["site_precision"], answer.local["site_location"]
-    q = law(problem, precision, location)
+    q = distribution(problem, precision, location)
     weights, shifts, sites = [], [], []
     for i, y in enumerate(problem.y):
         P = inverse(q.cov[i])
@@ -362,7 +362,7 @@ def variational(context: Context, method: str, problem: Problem) -> Iterable[Out
     for witness in _WITNESSES:
         answer = context.solve(witness, method, problem)
         z = answer.local["expected_auxiliary"]
-        q = law(problem, eye, z)
+        q = distribution(problem, eye, z)
         message = _of_q(answer, q) | {"log_evidence": (answer.log_evidence, variational_value(problem, q.mean, q.V))}
         ones = np.ones(problem.n_classes)
         means = [largest(int(y), row, ones)[1] for y, row in zip(problem.y, q.mean, strict=True)]
@@ -417,7 +417,7 @@ def laplace(context: Context, method: str, problem: Problem) -> Iterable[Outcome
     C = problem.n_classes
     result = mode(prior_cov(problem), problem.y, C)
     blocks = result.V.reshape(problem.n, C, problem.n, C)
-    q = Law(result.V, result.V, result.mean, np.array([blocks[i, :, i] for i in range(problem.n)]), result.V)
+    q = Distribution(result.V, result.V, result.mean, np.array([blocks[i, :, i] for i in range(problem.n)]), result.V)
     assert problem.X_test is not None
     ratios = np.array([[_extended(problem, x, k).log_evidence for k in range(C)] for x in problem.X_test[:2]])
     ratios = np.exp(ratios - result.log_evidence)

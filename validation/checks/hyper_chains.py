@@ -28,14 +28,14 @@ PAPER = "riihimaki2013"
 SEED = 20130101
 
 # short tails, so that a rule of 25 nodes an axis holds the posterior to four digits, which no chain here resolves
-LAWS: Mapping[str, own.Law] = MappingProxyType(
+DISTRIBUTIONS: Mapping[str, own.Distribution] = MappingProxyType(
     {
         "variance": ("log-normal", 0.9, 1.5),
         "lengthscales": ("log-normal", 0.7, 0.8),
         "noise": ("log-normal", 0.6, 0.4),
     }
 )
-HEAVY: Mapping[str, own.Law] = MappingProxyType({**LAWS, "variance": ("half-student-t", 4.0, 3.0)})
+HEAVY: Mapping[str, own.Distribution] = MappingProxyType({**DISTRIBUTIONS, "variance": ("half-student-t", 4.0, 3.0)})
 X2 = np.array([[-0.6], [0.5]])
 X_TEST = np.array([[0.2]])
 Z1 = np.array([[-0.3]])
@@ -81,13 +81,15 @@ ONE_DATUM = (
 )
 
 
-def chains(model: Model, X: Array, y: NDArray[np.int64], laws: Mapping[str, own.Law], n_draws: int) -> Any:
+def chains(
+    model: Model, X: Array, y: NDArray[np.int64], distributions: Mapping[str, own.Distribution], n_draws: int
+) -> Any:
     """What `gibbs.models.hyper` says of a data set of this model."""
     from gibbs.models.hyper import sample
 
     return sampler_by_name(sample)(
         model.likelihood, X, y, model.n_classes, 1.0, [1.0], NOISE, JITTER, Z1 if model.fitc else None,
-        "fitc" if model.fitc else "full", X_TEST, model.epsilon, hyperprior=dict(laws), learn=model.learn,
+        "fitc" if model.fitc else "full", X_TEST, model.epsilon, hyperprior=dict(distributions), learn=model.learn,
         shared=model.shared, n_chains=32, n_draws=n_draws, n_warmup=40, n_steps=4, seed=SEED,
     )  # fmt: skip
 
@@ -163,7 +165,9 @@ def binary_posterior(model: Model, learn: tuple[str, ...], y: Array, nodes: int)
     from scipy.special import log_ndtr, ndtr
 
     axes = [
-        np.log(LAWS[name][2]) + LAWS[name][1] * np.linspace(-_WIDE, _WIDE, 19) for name in own.FIELDS if name in learn
+        np.log(DISTRIBUTIONS[name][2]) + DISTRIBUTIONS[name][1] * np.linspace(-_WIDE, _WIDE, 19)
+        for name in own.FIELDS
+        if name in learn
     ]
     white = np.linspace(-6.5, 6.5, nodes)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(white, white, indexing="ij")])
@@ -180,7 +184,7 @@ def binary_posterior(model: Model, learn: tuple[str, ...], y: Array, nodes: int)
         log_p = log_white + terms.sum(axis=0)
         top = log_p.max()
         weight = np.exp(log_p - top)
-        prior = sum(float(own.log_density(w, LAWS[name])) for w, name in zip(at, learn, strict=True))
+        prior = sum(float(own.log_density(w, DISTRIBUTIONS[name])) for w, name in zip(at, learn, strict=True))
         log_weight.append(prior + top + np.log(weight.sum()))
         weight /= weight.sum()
         gain = np.linalg.solve(result.data, result.test.T).T
@@ -219,7 +223,7 @@ TWO_DATA = (
 
 def _two_data(context: Context, model: Model) -> Iterable[Outcome]:
     y = np.array([0, 1])
-    result = chains(model, X2, y, LAWS, 80 if context.quick else 2000)
+    result = chains(model, X2, y, DISTRIBUTIONS, 80 if context.quick else 2000)
     truth = binary_posterior(model, model.learn, y, 27 if context.quick else 61)
     pairs = [
         pair
@@ -266,7 +270,7 @@ def joint_draws(rng: np.random.Generator, model: Model, size: int) -> tuple[Arra
     B = 1 if model.shared else L
     theta = np.tile([1.2, 0.9, NOISE], (size, B, 1))
     for name in model.learn:
-        theta[..., own.positions((name,), 1)[0]] = own.draw(rng, LAWS[name], size * B).reshape(size, B)
+        theta[..., own.positions((name,), 1)[0]] = own.draw(rng, DISTRIBUTIONS[name], size * B).reshape(size, B)
     chol = _roots(model, theta)
     v = np.einsum("rlij,rlj->rli", chol, rng.standard_normal((size, L, n)))
     if model.likelihood == "logit":
@@ -304,8 +308,10 @@ def statistics(model: Model, theta: Array, v: Array, y: NDArray[np.int64]) -> tu
     """(size, .) functions of (θ, v) with mean zero under the model, and functions that bring in the labels."""
     size, white_v = len(theta), np.linalg.solve(_roots(model, theta), v[..., None])[..., 0]
     columns = own.positions(model.learn, 1)
-    law = [LAWS[name] for name in own.FIELDS if name in model.learn]
-    w = (np.log(theta[..., columns]) - np.log([entry[2] for entry in law])) / [entry[1] for entry in law]
+    distribution = [DISTRIBUTIONS[name] for name in own.FIELDS if name in model.learn]
+    w = (np.log(theta[..., columns]) - np.log([entry[2] for entry in distribution])) / [
+        entry[1] for entry in distribution
+    ]
     flat, e = w.reshape(size, -1), white_v.reshape(size, -1)
     every = np.repeat(w, model.n_latents // w.shape[1], axis=1)  # (size, L, p)
     products = [flat[:, i] * flat[:, j] for i, j in itertools.combinations(range(flat.shape[1]), 2)]
@@ -334,7 +340,7 @@ def _held(model: Model) -> Any:
 
     held, _ = sampler_by_name(make_model, n_warmup=0)(
         model.likelihood, X2, np.array([0, 1]), model.n_classes, 1.2, [0.9], NOISE, JITTER, Z1 if model.fitc else None,
-        "fitc" if model.fitc else "full", epsilon=model.epsilon, hyperprior=dict(LAWS), learn=model.learn,
+        "fitc" if model.fitc else "full", epsilon=model.epsilon, hyperprior=dict(DISTRIBUTIONS), learn=model.learn,
         shared=model.shared, n_steps=3,
     )  # fmt: skip
     return held

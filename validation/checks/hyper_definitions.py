@@ -7,6 +7,7 @@ definition. No chain runs here: what is wrong by a factor is seen to ten digits 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ EXACT = 1e-9
 # differences of fourth order leave 1e-11 of the value's size, which is up to a hundred here
 DERIVATIVE = 1e-8
 
-LAWS: Mapping[str, own.Law] = MappingProxyType(
+DISTRIBUTIONS: Mapping[str, own.Distribution] = MappingProxyType(
     {
         "variance": ("half-student-t", 4.0, 3.0),
         "lengthscales": ("log-normal", 0.8, 0.7),
@@ -93,7 +94,7 @@ def _model(case: Case) -> Any:
     model, _ = sampler_by_name(make_model, n_warmup=0)(
         case.likelihood, X, _labels(case), case.n_classes, theta[0], theta[1:-1], theta[-1], 1e-3, case.given.Z,
         "fitc" if case.fitc else "full", X_TEST, case.epsilon,
-        hyperprior=dict(LAWS), learn=case.learn, shared=case.shared,
+        hyperprior=dict(DISTRIBUTIONS), learn=case.learn, shared=case.shared,
     )  # fmt: skip
     return model
 
@@ -124,8 +125,8 @@ def _state(rng: np.random.Generator, case: Case, r: int = 2) -> _State:
 
 
 def _log_prior(w: Array, case: Case) -> float:
-    laws = own.laws_of(LAWS, case.learn, X.shape[1])
-    return float(sum(own.log_density(w[j], law) for j, (_, law) in enumerate(laws)))
+    distributions = own.distributions_of(DISTRIBUTIONS, case.learn, X.shape[1])
+    return float(sum(own.log_density(w[j], distribution) for j, (_, distribution) in enumerate(distributions)))
 
 
 def densities(case: Case) -> Iterable[tuple[str, float, float]]:
@@ -259,9 +260,9 @@ def gathered(name: str, method: str) -> Iterable[Outcome]:
     """All cases of a method: for each quantity the largest difference."""
     function = _QUESTIONS[name][0]
     largest: dict[str, tuple[float, float, str]] = {}
-    for own_method, *law in METHODS:
+    for own_method, *distribution in METHODS:
         if own_method == method:
-            for case in cases(*law):  # type: ignore[arg-type]
+            for case in cases(*distribution):  # type: ignore[arg-type]
                 for what, observed, limit in function(case):
                     if not observed <= largest.get(what, (-1.0,))[0]:
                         largest[what] = (observed, limit, f"{case.likelihood}, {'FITC' if case.fitc else 'full'}")
@@ -293,30 +294,30 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.core.hyperpriors import Hyperprior, log_density
     from gibbs.core.hyperpriors import draw as drawn
 
+    def log_density_at(distribution: own.Distribution, root: bool, at: Array) -> float:
+        return float(own.log_density(at, distribution, root=root))
+
     w = np.linspace(-6.0, 6.0, 13)
-    for law in (("half-student-t", 4.0, 3.0), ("half-student-t", 1.5, 0.2), ("log-normal", 0.8, 0.7)):
+    for distribution in (("half-student-t", 4.0, 3.0), ("half-student-t", 1.5, 0.2), ("log-normal", 0.8, 0.7)):
         for root in (False, True):
-            result = log_density(w, Hyperprior(*law, root))
+            result = log_density(w, Hyperprior(*distribution, root))
             yield from worst(
                 [
-                    ("log density", own.difference(result.value, own.log_density(w, law, root=root)), EXACT),
+                    ("log density", own.difference(result.value, own.log_density(w, distribution, root=root)), EXACT),
                     (
                         "its derivative",
                         own.difference(
                             result.gradient,
-                            [
-                                own.derivative(lambda at: float(own.log_density(at, law, root=root)), np.array(x))  # noqa: B023
-                                for x in w
-                            ],
+                            [own.derivative(partial(log_density_at, distribution, root), np.array(x)) for x in w],
                         ),
                         DERIVATIVE,
                     ),
                 ],
-                f"{law[0]}{', on the root' if root else ''}",
+                f"{distribution[0]}{', on the root' if root else ''}",
             )
-            x = drawn(np.random.default_rng(8), Hyperprior(*law, root), 4000)
-            fine = np.log(law[2]) * (2.0 if root else 1.0) + np.linspace(-40.0, 40.0, 40001)
-            cdf = np.cumsum(np.exp(own.log_density(fine, law, root=root))) * (fine[1] - fine[0])
+            x = drawn(np.random.default_rng(8), Hyperprior(*distribution, root), 4000)
+            fine = np.log(distribution[2]) * (2.0 if root else 1.0) + np.linspace(-40.0, 40.0, 40001)
+            cdf = np.cumsum(np.exp(own.log_density(fine, distribution, root=root))) * (fine[1] - fine[0])
             p = stats.kstest(np.interp(np.log(x), fine, cdf), "uniform").pvalue
             yield Tested(
                 np.array([norm.isf(0.5 * max(p, 1e-300))]),
@@ -339,14 +340,14 @@ def _smooth_evidence(log_theta: Array) -> float:
 def _map_value(log_theta: Array, learn: tuple[str, ...], shared: bool, prior_on: str, density: str) -> float:
     """The function above plus log prior densities of what has one: one for each class, once where shared."""
     total = _smooth_evidence(log_theta)
-    laws = own.laws_of(LAWS, own.FIELDS, log_theta.shape[1] - 2)
-    for j, (name, law) in enumerate(laws):
+    distributions = own.distributions_of(DISTRIBUTIONS, own.FIELDS, log_theta.shape[1] - 2)
+    for j, (name, distribution) in enumerate(distributions):
         root = prior_on == "root" and name != "lengthscales"
         if name in learn:
             for w in log_theta[: 1 if shared else None, j]:
-                # the density of the value that the law sits on, or of that value's logarithm
+                # the density of the value that the distribution sits on, or of that value's logarithm
                 value = 0.5 * w if root else w
-                total += float(own.log_density(value, law)) - (value if density == "value" else 0.0)
+                total += float(own.log_density(value, distribution)) - (value if density == "value" else 0.0)
     return total
 
 
@@ -355,7 +356,7 @@ def _witness_objective(
 ) -> tuple[float, Array]:
     theta, C = np.exp(log_theta), len(log_theta)
     value, derivative = _smooth_evidence(log_theta), own.derivative(_smooth_evidence, log_theta) / theta
-    laws = {name: LAWS[name] for name in learn}
+    distributions = {name: DISTRIBUTIONS[name] for name in learn}
     if witness == "fast":
         from fast.core.hyper import ClassGradients, ClassHyper
         from fast.full_classes.learning import map_objective
@@ -365,7 +366,7 @@ def _witness_objective(
         gradients = ClassGradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
         hyper = ClassHyper(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
         result = map_objective(
-            value, gradients, hyper, learn, laws, shared=shared, prior_on=prior_on, map_density=density
+            value, gradients, hyper, learn, distributions, shared=shared, prior_on=prior_on, map_density=density
         )
         return float(result[0]), np.asarray(result[1])
     from reference.riihimaki2013.fit import Gradients, Prior
@@ -373,7 +374,7 @@ def _witness_objective(
 
     prior = Prior(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
     parts = Gradients(derivative[:, 0], derivative[:, 1:-1], derivative[:, -1])
-    result = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, prior_on, density)
+    result = type2_map_objective(lambda _: (value, parts), prior, distributions, learn, shared, prior_on, density)
     return float(result[0]), np.asarray(result[1])
 
 

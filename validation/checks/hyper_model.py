@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import expit, log_expit, log_ndtr, log_softmax
 
 Array = NDArray[np.float64]
-Law = tuple[str, float, float]  # family, df, scale, as a problem's hyperprior has it
+Distribution = tuple[str, float, float]  # family, df, scale, as a problem's hyperprior has it
 
 FIELDS = ("variance", "lengthscales", "noise")
 BINARY = ("logit", "probit")
@@ -41,13 +41,13 @@ class Blocks(NamedTuple):
     inducing: Array | None  # (m, m)
 
 
-def log_density(w: Array, law: Law, *, root: bool = False) -> Array:
-    """log p(w) of w = log x; root: the law is that of the square root of x.
+def log_density(w: Array, distribution: Distribution, *, root: bool = False) -> Array:
+    """log p(w) of w = log x; root: the distribution is that of the square root of x.
 
     A half-Student-t has twice the density of a t of that scale, a log-normal is `scipy.stats.lognorm`; x = exp(w)
     brings the Jacobian dx/dw.
     """
-    family, df, scale = law
+    family, df, scale = distribution
     power = 0.5 if root else 1.0
     x = np.exp(power * np.asarray(w))
     if family == "half-student-t":
@@ -57,19 +57,19 @@ def log_density(w: Array, law: Law, *, root: bool = False) -> Array:
     return np.asarray(log_p + np.log(power * x))
 
 
-def draw(rng: np.random.Generator, law: Law, size: int) -> Array:
-    """Draws of x from its law, by the quantile function."""
-    family, df, scale = law
+def draw(rng: np.random.Generator, distribution: Distribution, size: int) -> Array:
+    """Draws of x from its distribution, by the quantile function."""
+    family, df, scale = distribution
     u = rng.random(size)
     if family == "half-student-t":
         return np.asarray(stats.t.ppf(0.5 + 0.5 * u, df, scale=scale))
     return np.asarray(stats.lognorm.ppf(u, df, scale=scale))
 
 
-def log_moments(law: Law) -> tuple[float, float]:
+def log_moments(distribution: Distribution) -> tuple[float, float]:
     """Mean and variance of log x, by a trapezoidal rule on `log_density`, whose tails fall exponentially."""
-    w = np.log(law[2]) + np.linspace(-60.0, 60.0, 24001)
-    p = np.exp(log_density(w, law)) * (w[1] - w[0])
+    w = np.log(distribution[2]) + np.linspace(-60.0, 60.0, 24001)
+    p = np.exp(log_density(w, distribution)) * (w[1] - w[0])
     mean = float(p @ w)
     return mean, float(p @ (w - mean) ** 2)
 
@@ -213,7 +213,9 @@ def positions(learn: Iterable[str], d: int) -> list[int]:
     return [column for name in FIELDS if name in tuple(learn) for column in where[name]]
 
 
-def laws_of(hyperprior: Mapping[str, Law], learn: Sequence[str], d: int) -> list[tuple[str, Law]]:
-    """Field and law of each of `positions`."""
+def distributions_of(
+    hyperprior: Mapping[str, Distribution], learn: Sequence[str], d: int
+) -> list[tuple[str, Distribution]]:
+    """Field and distribution of each of `positions`."""
     sizes = {"variance": 1, "lengthscales": d, "noise": 1}
     return [(name, hyperprior[name]) for name in FIELDS if name in learn for _ in range(sizes[name])]

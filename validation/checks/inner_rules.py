@@ -697,12 +697,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(abs(residual / wanted - 1.0), 1e-10, f"steps that fall by {rate:g}", "fast", "definition")
 
     n = 40_000
-    for family, df, law in (("half-student-t", 4.0, stats.t(4.0)), ("log-normal", 0.7, stats.norm(scale=0.7))):
+    for family, df, distribution in (("half-student-t", 4.0, stats.t(4.0)), ("log-normal", 0.7, stats.norm(scale=0.7))):
         for root in (False, True):
             x = draw(np.random.default_rng(104), Hyperprior(family, df, 3.0, root), n)
             x = np.sqrt(x) if root else x
             below = [0.1, 0.3, 0.5, 0.7, 0.9]
-            quantiles = law.ppf(0.5 + 0.5 * np.array(below)) if family == "half-student-t" else np.exp(law.ppf(below))
+            quantiles = (
+                distribution.ppf(0.5 + 0.5 * np.array(below))
+                if family == "half-student-t"
+                else np.exp(distribution.ppf(below))
+            )
             share = (x[:, None] < 3.0 * quantiles).mean(axis=0)
             z = (share - below) / np.sqrt(np.array(below) * (1.0 - np.array(below)) / n)
             # ten z at a level of 1e-4 by Bonferroni; draws of another scale or shape are tens of deviations off

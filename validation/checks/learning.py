@@ -28,7 +28,7 @@ ALL = (*HYPER, "Z")
 PAPER = {entry.method: entry.paper for entry in METHODS}
 # 3 stands twice in the first, and the last begins with an index of the first
 BATCHES = ((0, 3, 3, 5), (1, 6), (3, 2, 7, 1))
-LAWS: Mapping[str, tuple[str, float, float]] = MappingProxyType(
+DISTRIBUTIONS: Mapping[str, tuple[str, float, float]] = MappingProxyType(
     {"variance": ("half-student-t", 4.0, 2.0), "lengthscales": ("half-student-t", 4.0, 1.5),
      "noise": ("log-normal", 1.0, 0.3)}
 )  # fmt: skip
@@ -46,8 +46,8 @@ def tiny(kind: str) -> Problem:
 
     kind : str    the likelihood, then what differs from the ordinary: "threshold shared", "logit full", ...; of labels
                   drawn at random ("errors"), one parameter vector ("shared"), no inducing points ("full"), a Matérn
-                  kernel ("matern"), a law of the parameters ("laws"), variances below 1/1000 ("small"),
-                  150 data ("many")
+                  kernel ("matern"), a distribution of the parameters ("distributions"), variances below 1/1000
+                  ("small"), 150 data ("many")
     """
     likelihood, *words = kind.split()
     rng = np.random.default_rng(5)
@@ -77,7 +77,7 @@ def tiny(kind: str) -> Problem:
         shared="shared" in words,
         prior_model="full" if "full" in words else "fitc",
         epsilon=0.05 if "errors" in words else 0.0,
-        hyperprior=LAWS if "laws" in words else None,
+        hyperprior=DISTRIBUTIONS if "distributions" in words else None,
         X_test=np.vstack([rng.uniform(-1.5, 1.5, (3, 2)), X[:1]]),
     )
 
@@ -235,16 +235,16 @@ def _epgpc() -> tuple[Run, ...]:
 
 
 def _full(kind: str, **more: Any) -> tuple[Run, ...]:
-    """Searches of full GPs: plain and with a law of the parameters, which sits on the field or on its root."""
+    """Searches of full GPs: plain and with a distribution of the parameters, which sits on the field or on its root."""
     common: dict[str, Any] = {"learn": HYPER, "max_iterations": 2, **more}
-    laws = f"{kind} laws"
+    distributions = f"{kind} distributions"
     results = [
         Run("search", kind, common),
         Run("search, one prior", f"{kind} shared", common | {"learn": ("variance", "lengthscales")}),
-        Run("search with laws", laws, common),
-        Run("laws of logarithms", laws, common | {"map_density": "log"}),
-        Run("laws of roots", laws, common | {"prior_on": "root"}),
-        Run("laws, one prior", f"{laws} shared", common),
+        Run("search with distributions", distributions, common),
+        Run("distributions of logarithms", distributions, common | {"map_density": "log"}),
+        Run("distributions of roots", distributions, common | {"prior_on": "root"}),
+        Run("distributions, one prior", f"{distributions} shared", common),
     ]
     return tuple(entry._replace(apart=("residual",)) for entry in results)
 

@@ -386,12 +386,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.models.hyper import make_model
 
-    laws = {"variance": ("half-student-t", 4.0, 2.0), "noise": ("log-normal", 1.0, 0.3)}
+    distributions = {"variance": ("half-student-t", 4.0, 2.0), "noise": ("log-normal", 1.0, 0.3)}
     X = np.array([[0.1], [0.9], [1.7], [-0.6]])
     for prior_on, wanted in (("field", 0.3), ("root", 0.09)):
         model, _ = sampler_by_name(make_model, n_warmup=0)(
             "logit", X, np.array([0, 1, 1, 0]), 2, 1.3, np.array([0.8]), 0.0, 1e-3, None, "full", X[:1], 0.0,
-            hyperprior=laws, learn=("variance", "noise"), shared=False, prior_on=prior_on,
+            hyperprior=distributions, learn=("variance", "noise"), shared=False, prior_on=prior_on,
         )  # fmt: skip
         quiet = mock.Mock(wraps=np.random.default_rng(54))
         quiet.standard_normal.side_effect = lambda shape: np.zeros(shape)

@@ -1,10 +1,10 @@
 """Class probabilities as integrals over a method's own predictive Gaussian, by other routes than the witnesses take.
 
-A witness reports the law of f at a test point and class probabilities beside it. These are one integral of the other,
-so that a mistake in the integral shows even where both witnesses share a rule: both take Sobol's points, so no sequence
-of Sobol's is used here, nor a Gaussian rule of NumPy's. Softmax: a lattice for f itself, randomly shifted, with its
-standard error. Multinomial probit: the orthant of f_k - f_j with a unit noise on each value, by SciPy's distribution
-function of the multivariate normal (Genz's lattice).
+A witness reports the distribution of f at a test point and class probabilities beside it. These are one integral of the
+other, so that a mistake in the integral shows even where both witnesses share a rule: both take Sobol's points, so no
+sequence of Sobol's is used here, nor a Gaussian rule of NumPy's. Softmax: a lattice for f itself, randomly shifted,
+with its standard error. Multinomial probit: the orthant of f_k - f_j with a unit noise on each value, by SciPy's
+distribution function of the multivariate normal (Genz's lattice).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from validation.solution import Solution
 Array = NDArray[np.float64]
 
 # Largest errors of a probability that the rules of the witnesses state, by the number of classes and for log variances
-# up to 1, 4 and 8: 4096 points of Sobol's sequence for the softmax, 1024 for an orthant. Measured on 60 random laws of
-# each (24 beyond six classes). Two classes: a midpoint rule for a monotone function, at most half a step of 1/4096, and
-# a closed form.
+# up to 1, 4 and 8: 4096 points of Sobol's sequence for the softmax, 1024 for an orthant. Measured on 60 random
+# distributions of each (24 beyond six classes). Two classes: a midpoint rule for a monotone function, at most half a
+# step of 1/4096, and a closed form.
 SOFTMAX_ERROR = {
     2: (2e-5, 4e-5, 1.3e-4),
     3: (1e-4, 3e-4, 1.2e-3),
@@ -140,7 +140,7 @@ def probit_orthants(mean: Array, cov: Array) -> Integrated:
 
 
 def own_integral(context: Context, subject: Subject, problem: Problem, *, most: int = 6) -> Iterable[Outcome]:
-    """Probabilities of both witnesses against the integral over the law that each reports, at up to six test points."""
+    """Probabilities of both witnesses against integrals over the Gaussian that each reports, at six points at most."""
     soft = problem.likelihood == "softmax"
     for witness in ("reference", "fast"):
         answer = context.solve(witness, subject.method, problem)

@@ -1,7 +1,7 @@
 """Printed equations of izmailov2016 that no solver of `reference` needs, on what `fast` found.
 
-Bounds, laws and derivatives are evaluated on `fast`'s q(u) and ξ and must give back its latent moments and its bound.
-What no fixed point knows is held against scipy's laws, integrals and dense algebra.
+Bounds, distributions and derivatives are evaluated on `fast`'s q(u) and ξ and must give back its latent moments and its
+bound. What no fixed point knows is held against scipy's distributions, integrals and dense algebra.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def jj_value(xi: Array, K: Given) -> float:
 @check(
     "print/vi-jj/model",
     paper=PAPER,
-    question="Are (1) to (6) as printed what scipy's laws and integrals say, and (4) what fast predicts?",
+    question="Are (1) to (6) as printed what scipy's distributions and integrals say, and (4) what fast predicts?",
     problems=("three-points",),
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -206,7 +206,7 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=SPARSE,
 )
 def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """Joint laws, the family, its marginals, and the bound as a mean over points."""
+    """Joint distributions, the family, its marginals, and the bound as a mean over points."""
     answer, mu, Sigma, mean, var = solved(context, "svi", problem)
     K = given(problem)
     matrices = K.K_ZZ, K.K_XZ, K.K_XX
@@ -218,10 +218,10 @@ def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("(7)", sparse.log_joint_augmented(f, u, K.y, *matrices), log_joint, "scipy.stats")
     prior = float(multivariate_normal(cov=K.K_ZZ).logpdf(u))
     yield held("prior of u", sparse.log_prior_inducing(u, K.K_ZZ), prior, "scipy.stats")
-    law = sparse.conditional_f_given_u(u, *matrices)
+    distribution = sparse.conditional_f_given_u(u, *matrices)
     tilde = np.linalg.inv(np.linalg.inv(joint)[:n, :n])
-    yield held("(8), means", law.mean, K.kappa @ u, DENSE)
-    yield held("(8), covariances", law.cov, tilde, "the inverse of a block of the precision")
+    yield held("(8), means", distribution.mean, K.kappa @ u, DENSE)
+    yield held("(8), covariances", distribution.cov, tilde, "the inverse of a block of the precision")
     density = float(multivariate_normal(K.kappa @ u, tilde).logpdf(f) + multivariate_normal(mu, Sigma).logpdf(u))
     yield held("(9)", sparse.variational_family(f, u, mu, Sigma, *matrices), density, "scipy.stats")
     q_f = sparse.marginal_q_f(mu, Sigma, *matrices)

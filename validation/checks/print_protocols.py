@@ -205,7 +205,7 @@ def cavity_mean(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=("-",),
 )
 def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
-    """Two data, three classes: h is drawn by rejection first, so that one sweep leaves its law given f as it is."""
+    """Two data, three classes: h is drawn by rejection first, so that a sweep leaves its distribution given f alone."""
     rng = np.random.default_rng(20261122)
     runs, y = 20_000, np.array([0, 2])
     K = np.array([[1.5, 0.6], [0.6, 1.1]])
@@ -219,7 +219,7 @@ def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
     start = np.broadcast_to(f, first.shape).copy()
     drawn, fresh = multinomial_probit.sweep(rng, start, first, y, gain, root)
     z = []
-    # the law of h given f is that of the other accepted draws
+    # the distribution of h given f is that of the other accepted draws
     for power in (1, 2):
         a, b = fresh**power, second**power
         z.append(((a.mean(0) - b.mean(0)) / np.sqrt((a.var(0) + b.var(0)) / runs)).ravel())
@@ -253,35 +253,40 @@ def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
     problems=("-",),
 )
 def comparisons(context: Context, problem: None) -> Iterable[Outcome]:
-    """Two scores and two outcomes have intervals that are quantiles of a beta law."""
+    """Two scores and two outcomes have intervals that are quantiles of a beta distribution."""
     low, high, draws = -1.3, 0.4, 200_000
     result = comparison.bayesian_bootstrap([low, high], n_draws=draws, seed=4)
     # two weights: the first is uniform, so that the mean is uniform between the scores
     yield _counted("5.5, bootstrap, mean", result.mean, 0.5 * (low + high), "the mean of the scores")
-    yield _counted("5.5, bootstrap, sd", result.sd, (high - low) / np.sqrt(12.0), "a uniform law")
+    yield _counted("5.5, bootstrap, sd", result.sd, (high - low) / np.sqrt(12.0), "a uniform distribution")
     ends = low + (high - low) * np.array([0.025, 0.975])
-    because = "quantiles of 200 000 draws of a uniform law have s.e. 3.5e-4 of its width; ten of them"
+    because = "quantiles of 200 000 draws of a uniform distribution have s.e. 3.5e-4 of its width; ten of them"
     yield held(
-        "5.5, bootstrap, interval", (result.low, result.high), ends, "a uniform law", limit=5e-3, because=because
+        "5.5, bootstrap, interval",
+        (result.low, result.high),
+        ends,
+        "a uniform distribution",
+        limit=5e-3,
+        because=because,
     )
     counts, prior = np.array([3.0, 0.0, 9.0]), 1e-9
     interval = comparison.accuracy_comparison(counts, prior=prior, n_draws=draws, seed=4)
     # without ties and prior the second probability is zero: 2 p - 1 with p ~ Beta(9, 3)
-    law = beta(9.0, 3.0)
-    yield held("5.5, accuracy, mean", interval.mean, 2.0 * law.mean() - 1.0, "a beta law", limit=1e-7,
+    distribution = beta(9.0, 3.0)
+    yield held("5.5, accuracy, mean", interval.mean, 2.0 * distribution.mean() - 1.0, "a beta distribution", limit=1e-7,
                because="a prior of 1e-9 a count in place of none")  # fmt: skip
-    yield held("5.5, accuracy, sd", interval.sd, 2.0 * law.std(), "a beta law", limit=1e-7,
+    yield held("5.5, accuracy, sd", interval.sd, 2.0 * distribution.std(), "a beta distribution", limit=1e-7,
                because="a prior of 1e-9 a count in place of none")  # fmt: skip
-    ends = 2.0 * law.ppf([0.025, 0.975]) - 1.0
+    ends = 2.0 * distribution.ppf([0.025, 0.975]) - 1.0
     because = "quantiles of 200 000 draws have s.e. 1e-3 and less; ten of them"
-    yield held("5.5, accuracy, interval", (interval.low, interval.high), ends, "a beta law", limit=1e-2,
+    yield held("5.5, accuracy, interval", (interval.low, interval.high), ends, "a beta distribution", limit=1e-2,
                because=because)  # fmt: skip
     full = comparison.accuracy_comparison([4, 20, 7], n_draws=1000)
     a = np.array([5.0, 21.0, 8.0])
     cov = (np.diag(a) * a.sum() - np.outer(a, a)) / (a.sum() ** 2 * (a.sum() + 1.0))
     step = np.array([-1.0, 0.0, 1.0])
-    yield _counted("5.5, accuracy, mean", full.mean, step @ a / a.sum(), "moments of a Dirichlet law")
-    yield _counted("5.5, accuracy, sd", full.sd, np.sqrt(step @ cov @ step), "moments of a Dirichlet law")
+    yield _counted("5.5, accuracy, mean", full.mean, step @ a / a.sum(), "moments of a Dirichlet distribution")
+    yield _counted("5.5, accuracy, sd", full.sd, np.sqrt(step @ cov @ step), "moments of a Dirichlet distribution")
 
 
 @check(

@@ -65,7 +65,7 @@ def given(problem: Problem, X: Array | None = None) -> Given:
     return Given(K_ZZ, upsilon @ K_ZZ, k_xx, upsilon, cond_var)
 
 
-def law(answer: Solution) -> posterior.Gaussians:
+def distribution(answer: Solution) -> posterior.Gaussians:
     """q of an answer."""
     assert answer.inducing_mean is not None
     assert answer.inducing_cov is not None
@@ -93,7 +93,7 @@ def g(mean: Array, cov: Array) -> float:
 @check(
     "print/ep/model",
     paper=PAPER,
-    question="Are (1) to (7), (19) and (33), the labels and the kernel as printed what scipy's laws say of them?",
+    question="Are (1) to (7), (19) and (33), labels and kernel as printed what scipy's distributions say of them?",
     problems=THRESHOLD,
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -101,7 +101,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
     assert problem.Z is not None
-    K, u, C = given(problem), law(answer).mean, problem.n_classes
+    K, u, C = given(problem), distribution(answer).mean, problem.n_classes
     assert answer.latent_mean is not None
     labels = model.label_from_latents(answer.latent_mean)
     yield held("labels", labels, problem.y, "labels of the data, whose latent means are the largest")
@@ -160,7 +160,7 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
     """Factor by factor: cavity, log Z and its derivatives, tilted moments, the factor that is recovered from them."""
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
-    K, q, sites = given(problem), law(answer), coefficients(answer)
+    K, q, sites = given(problem), distribution(answer), coefficients(answer)
     table: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     printed: tuple[list[float], list[float], list[float]] = ([], [], [])
 
@@ -183,9 +183,9 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
             full, short = cavity.cavity_distribution(q.mean[j], V, precision, shift), cavity.cavity(
                 q.mean[j], V, v, c1[j], c2[j]
             )  # fmt: skip
-            for name, law_ in (("(28)", full), ("(29) to (32)", short)):
-                note(f"{name}, means", law_.mean, mean)
-                note(f"{name}, covariances", law_.cov, cov)
+            for name, distribution_ in (("(28)", full), ("(29) to (32)", short)):
+                note(f"{name}, means", distribution_.mean, mean)
+                note(f"{name}, covariances", distribution_.cov, cov)
             cavities[j] = full
             a[j], b[j] = float(v @ mean), float(K.cond_var[j, i] + v @ cov @ v)
             kernel = float(K.k_xx[j, i]), K.K_XZ[j, i], K.K_ZZ[j]
@@ -208,9 +208,9 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
             )
             note("(39), (40) in (43), (44)", tilted.mean, q.mean[j])
             note("(41), (42) in (45), (46)", tilted.cov, q.cov[j])
-            laws = q.cov[j], cavities[j].cov
-            note("(47)", factors.factor_precision_from_moments(*laws), c1[j] * np.outer(v, v))
-            linear_part = factors.factor_linear_from_moments(q.mean[j], laws[0], *cavities[j])
+            distributions = q.cov[j], cavities[j].cov
+            note("(47)", factors.factor_precision_from_moments(*distributions), c1[j] * np.outer(v, v))
+            linear_part = factors.factor_linear_from_moments(q.mean[j], distributions[0], *cavities[j])
             note("(51), (54), (55)", linear_part, c2[j] * v)
             recovered = factors.recover_factor(tilted, cavities[j])
             note("recovered precision", recovered.precision, c1[j] * np.outer(v, v))
@@ -229,7 +229,7 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield held(name, actual, expected, f"fast's sites and q, by {DENSE}")
     yield from misprint("(53)", *printed, 0.1)
     v = K.upsilon[0, 0]
-    far, cov = -8.0, 0.5 * law(answer).cov[0]
+    far, cov = -8.0, 0.5 * distribution(answer).cov[0]
     beta = float(np.exp(norm.logpdf(far) - norm.logcdf(far)))
     bent = beta * (beta + far) / 40.0
     bent /= 1.0 - bent * (v @ cov @ v)
@@ -246,7 +246,7 @@ def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     """Scales of factors in two forms, log Z_q in two forms, and q as the product of factors and prior."""
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
-    K, q, sites, C = given(problem), law(answer), coefficients(answer), problem.n_classes
+    K, q, sites, C = given(problem), distribution(answer), coefficients(answer), problem.n_classes
     u = q.mean + np.array([[0.3, -0.4], [0.5, 0.2], [-0.1, 0.6]])
     natural = [posterior.Natural(np.linalg.inv(V), np.linalg.solve(V, m)) for m, V in zip(*q, strict=True)]
     scales, by_moments, expected = (np.zeros((problem.n, C)) for _ in range(3))
@@ -323,7 +323,7 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
     """Refinement and parallel updates at the fixed point, and from factors of one."""
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
-    K, q, sites, C = given(problem), law(answer), coefficients(answer), problem.n_classes
+    K, q, sites, C = given(problem), distribution(answer), coefficients(answer), problem.n_classes
     refined = factors.ep_refine_factors(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
     for name, value, kept in zip(sites._fields, refined.coefficients, sites, strict=True):
         yield held(f"refinement of {name}", value, kept, "fast's sites")
@@ -366,7 +366,7 @@ def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     assert answer.latent_mean is not None
     assert answer.latent_cov is not None
-    K, q = given(problem), law(answer)
+    K, q = given(problem), distribution(answer)
     results: tuple[list[Any], ...] = ([], [], [])
     for i, y in enumerate(problem.y):
         observed = K.upsilon[:, i]
@@ -401,9 +401,9 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer, tied))
     assert answer.gradients is not None
     assert problem.Z is not None
-    K, q, sites = given(problem), law(answer), coefficients(answer)
-    laws = gradients.distributions_of(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
-    at = laws, problem.y, K.K_ZZ
+    K, q, sites = given(problem), distribution(answer), coefficients(answer)
+    distributions = gradients.distributions_of(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
+    at = distributions, problem.y, K.K_ZZ
     directions = gradients.hyper_directions(problem.X, problem.Z, problem.variance, problem.lengthscales)
     scale = max(float(np.abs(answer.gradients[name]).max()) for name in PARAMETERS)
     for name in PARAMETERS:
@@ -442,7 +442,7 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/prediction",
     paper=PAPER,
-    question="Is (11), evaluated on fast's q, fast's law of new labels?",
+    question="Is (11), evaluated on fast's q, fast's distribution of new labels?",
     problems=THRESHOLD,
 )
 def printed_prediction(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -451,7 +451,7 @@ def printed_prediction(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     assert problem.X_test is not None
     K = given(problem, problem.X_test)
-    result = prediction.predictive_distribution(law(answer), K.k_xx, K.K_XZ, K.K_ZZ)
+    result = prediction.predictive_distribution(distribution(answer), K.k_xx, K.K_XZ, K.K_ZZ)
     yield held("(11)", result.probability, answer.probabilities, "fast")
     yield held("sums in (11)", result.probability_mass, np.ones(len(problem.X_test)), "one")
 
@@ -471,7 +471,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     assert answer.latent_mean is not None
     assert answer.latent_cov is not None
-    K, q, C, epsilon = given(problem), law(answer), problem.n_classes, float(problem.epsilon)
+    K, q, C, epsilon = given(problem), distribution(answer), problem.n_classes, float(problem.epsilon)
     f = answer.latent_mean[0]
     best = np.where(np.arange(C) == np.argmax(f), 1.0 - epsilon, 0.0) + epsilon / C
     yield held("(13)", [vi.robust_likelihood(f, y, epsilon) for y in range(C)], best, "its two values")

@@ -144,7 +144,7 @@ class Found:
 
 
 class Sites(Found):
-    """The same for pep, with its sites, cavities and tilted laws.
+    """The same for pep, with its sites, cavities and tilted distributions.
 
     c1, c2 (n, C); T (n, C, m, m), t (n, C, m) natural parameters of the factors; log_z (n,) log E[p^alpha] under the
     cavity; tilted_f, tilted_ff (n, C) mean and variance of the latent values under p^alpha q\\, by truncated Gaussians
@@ -212,7 +212,7 @@ class Sites(Found):
         return c1 / self.alpha, np.einsum("nki,nki->nk", self.upsilon, shift) / length / self.alpha
 
     def included(self, i: int) -> Any:
-        """The printed tilted law of one datum under its cavity."""
+        """The printed tilted distribution of one datum under its cavity."""
         one = self.y[i : i + 1], self.k_xx[:, i : i + 1], self.rows[:, i : i + 1], self.K
         return printed("pep").pep_include([self.gaussians(i)], *one, self.problem.epsilon, self.alpha)[0]
 
@@ -266,9 +266,9 @@ def steps(context: Context, problem: Problem) -> Iterable[Outcome]:
         except np.linalg.LinAlgError:
             refused = True
         yield same("(A.7) refuses more than q has", refused, True, "no distribution is left")
-        law = cavity.power_cavity(at.theta, at.site(i), alpha)
-        yield same("(A.7) precision", law.precision, P)
-        yield same("(A.7) shift", law.shift, h)
+        distribution = cavity.power_cavity(at.theta, at.site(i), alpha)
+        yield same("(A.7) precision", distribution.precision, P)
+        yield same("(A.7) shift", distribution.shift, h)
         numbers = [(float(at.c1[i, k]), float(at.c2[i, k]), at.upsilon[i, k]) for k in range(at.C)]
         results = [cavity.power_cavity_covariance(at.V[k], c1, u, alpha) for k, (c1, _, u) in enumerate(numbers)]
         yield same("(A.8)", results, at.cavity_V[i])
@@ -398,11 +398,13 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         kept = np.concatenate([[0.0], at.answer.local["log_tilted_norm"][1:]])
         yield same("sweep with an improper cavity log Z_i", done.log_norm, kept, "0 for it")
         yield same("sweep with an improper cavity, their number", done.n_improper, 1.0, "one")
-        laws = r.tilted_distributions(at.coefficients(), at.q, *data, problem.epsilon, alpha)
-        yield same("cavities' means", [law.cavity.mean for law in laws], at.cavity_m)
-        yield same("cavities' covariances", [law.cavity.cov for law in laws], at.cavity_V)
+        distributions = r.tilted_distributions(at.coefficients(), at.q, *data, problem.epsilon, alpha)
+        yield same("cavities' means", [distribution.cavity.mean for distribution in distributions], at.cavity_m)
+        yield same("cavities' covariances", [distribution.cavity.cov for distribution in distributions], at.cavity_V)
         for name, right in (("log_norm", at.log_z), ("d_mean", at.g), ("d_var", at.dv)):
-            yield same(f"{name} under all cavities", [getattr(law, name) for law in laws], right)
+            yield same(
+                f"{name} under all cavities", [getattr(distribution, name) for distribution in distributions], right
+            )
         # more than all of q's precision, but a share alpha of it leaves a cavity
         large[0, 1] *= 1.2 * alpha / 1.5
         done = r.pep_refine_factors(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
@@ -536,14 +538,14 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     at = Sites(context, problem)
     gr, alpha = printed("gradients"), at.alpha
     assert at.answer.gradients is not None
-    laws = [at.included(i) for i in range(at.n)]
+    distributions = [at.included(i) for i in range(at.n)]
     for k in range(at.C):
         step = 1e-3
         ends = {t: moved_matrices(problem, k, t * step) for t in (-2, -1, 1, 2)}
         dK, dX = ((8.0 * (ends[1][j] - ends[-1][j]) - ends[2][j] + ends[-2][j]) / (12.0 * step) for j in (0, 1))
         reported = float(at.answer.gradients["lengthscales"][k, 0])
         direction = gr.Direction(dK, dX, np.zeros(at.n))
-        value = gr.pep_log_evidence_gradient(k, at.q, laws, at.matrices, alpha, direction)
+        value = gr.pep_log_evidence_gradient(k, at.q, distributions, at.matrices, alpha, direction)
         told = "five-point differences of the kernel, good to 1e-11"
         yield same("(A.28)", value, reported, "fast: its gradient in a lengthscale", why=told)
         # a kernel that also moves the variances, as one with a changed amplitude does
@@ -551,7 +553,7 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
         assert Z is not None
         own = kernel(problem, k, Z[k], Z[k])
         direction = gr.Direction(own, at.K_XZ[k], np.full(at.n, problem.variance[k]))
-        value = gr.pep_log_evidence_gradient(k, at.q, laws, at.matrices, alpha, direction)
+        value = gr.pep_log_evidence_gradient(k, at.q, distributions, at.matrices, alpha, direction)
         by_variance = float(at.answer.gradients["variance"][k] * problem.variance[k])
         yield same("(A.28)", value, by_variance, "fast: its gradient in a variance")
         matrix = gr.prior_term_matrix(at.m[k], at.V[k], at.K[k])
@@ -624,10 +626,10 @@ def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield from missed("(A.19)", value, alpha * at.t[i, k], (1.0 - alpha) * bracket * u)
             value = e.update_c2_as_printed(g, c1, u, m, V, alpha)
             yield from missed("(A.20)", value, at.c2[i, k], (1.0 / alpha - 1.0) * bracket)
-        law = e.cavity_as_printed(at.q, at.T[i], at.t[i])
+        distribution = e.cavity_as_printed(at.q, at.T[i], at.t[i])
         P, h = at.cavity[i]
-        precision = dense.inverse(law.cov)
-        shift = np.einsum("kij,kj->ki", precision, law.mean)
+        precision = dense.inverse(distribution.cov)
+        shift = np.einsum("kij,kj->ki", precision, distribution.mean)
         yield from missed("u30-efficient-scale precision", precision, P, -(1.0 - alpha) * at.T[i])
         yield from missed("u30-efficient-scale shift", shift, h, -(1.0 - alpha) * at.t[i])
         g_cavity = -at.log_density(at.cavity_m[i], at.cavity_V[i], np.zeros_like(at.u))
@@ -679,9 +681,11 @@ def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
     for count in (at.n, 3.0 * at.n):
         # the sum is over the data that are given, N in the cavity's power
         P, h, share = dense.inverse(0.8 * at.V), np.einsum("kij,kj->ki", dense.inverse(0.8 * at.V), at.u), alpha / count
-        law = (1.0 - share) * P + share * at.model.K_inv, (1.0 - share) * h
+        distribution = (1.0 - share) * P + share * at.model.K_inv, (1.0 - share) * h
         value = dense.G(P, h) - dense.G(at.model.K_inv, np.zeros_like(h))
-        value += (dense.G(*law) - dense.G(P, h)) / share + float(at.model.log_powers(alpha, *law).sum()) / alpha
+        value += (dense.G(*distribution) - dense.G(P, h)) / share + float(
+            at.model.log_powers(alpha, *distribution).sum()
+        ) / alpha
         yield same("u23-arpep-limit", energies.arpep_limit(away, *data, alpha, float(count)), value)
     proper = context.solve("reference", "apep", problem, alpha=alpha, tied_factor="gaussian")
     least = float(np.linalg.eigvalsh(at.answer.local["tied_precision"]).min())
@@ -858,10 +862,10 @@ def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield same("u9-vb-local", gradients, right, why=told)
     for far, narrow in ((a + 30.0, 0.3), (a - 30.0, 0.02)):  # q and cavity apart: the range has to hold both
         near = far + np.sqrt(narrow) * np.linspace(-9.0, 9.0, 401)
-        law = norm.logpdf(near, far, np.sqrt(narrow))
+        distribution = norm.logpdf(near, far, np.sqrt(narrow))
         below = np.prod([norm.cdf(near, at.a[i, j], np.sqrt(at.b[i, j])) for j in others], axis=0)
-        apart = law - np.log(low + (high - low) * below) - norm.logpdf(near, a, np.sqrt(b)) + log_norm
-        right_there = float(np.sum(np.exp(law) * apart) * (near[1] - near[0]))
+        apart = distribution - np.log(low + (high - low) * below) - norm.logpdf(near, a, np.sqrt(b)) + log_norm
+        right_there = float(np.sum(np.exp(distribution) * apart) * (near[1] - near[0]))
         gradients = d.vb_as_reversed_divergence(far, narrow, log_label, a, b)
         yield same("u9-vb-local, far away", gradients, right_there, why=told)
     c1, c2 = 1.0 / var - 1.0 / b, mean / var - a / b

@@ -28,7 +28,7 @@ from reference.wenzel2019 import (
     sparse,
     updates,
 )
-from validation.checks.binary_definition import elbo, law_of
+from validation.checks.binary_definition import distribution_of, elbo
 from validation.checks.core import Context, Outcome, check
 from validation.checks.izmailov import Objective
 from validation.checks.printed import EXACT, held, missed
@@ -76,7 +76,7 @@ def case(context: Context, problem: Problem) -> Case:
     """x-gpc by `fast`."""
     solution = context.solve("fast", "x-gpc", problem)
     dense = Objective(problem)
-    q = law_of(solution)
+    q = distribution_of(solution)
     m, n = len(q.mean), problem.n
     c = np.asarray(solution.local["c"], dtype=np.float64)
     u = q.mean + 0.3 + 0.2 * np.arange(m)
@@ -275,7 +275,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     direct = np.log(expit(at)) + 0.5 * (z - at) - derivative * (z * z - at * at)
     yield held("A.5, Gibbs and MacKay", gibbs_mackay.gibbs_mackay_bound(z, at), direct, "logistic function; c = 0 too")
     assert value is not None
-    original = elbo(problem, law_of(given.solution))
+    original = elbo(problem, distribution_of(given.solution))
     gap = quality.augmentation_gap(mean, var, c)
     yield held("4.3, gap", gap, original - value, "the bound without Polya-Gamma variables, less fast's")
     gap, lower = quality.augmentation_gap(mean, var, 1.5 * c), float(bound_of(given, given.mu, given.Sigma, 1.5 * c))
@@ -363,7 +363,7 @@ def derivatives_of_ascent(context: Context, problem: Problem) -> Iterable[Outcom
     dense = given.dense
     for sweeps in (2, 10_000):
         solution = context.solve("reference", "x-gpc", problem, max_iterations=sweeps, gradients=False)
-        q, local, c = law_of(solution), solution.local, np.asarray(solution.local["c"], dtype=np.float64)
+        q, local, c = distribution_of(solution), solution.local, np.asarray(solution.local["c"], dtype=np.float64)
         at = f"{min(solution.iterations or 0, sweeps)} sweeps"
         second = np.array(
             [

@@ -107,7 +107,7 @@ def _searched(method: str, kind: str, **options: Any) -> tuple[Way, ...]:
     return _run(method, f"search, {kind}", kind, learn=HYPER, **options)
 
 
-_LAWS: Mapping[str, Any] = {"learn": HYPER, "learn_tolerance": 0.05}
+_DISTRIBUTIONS: Mapping[str, Any] = {"learn": HYPER, "learn_tolerance": 0.05}
 _FULL, _SOFT = "multinomial-probit full", "softmax full"
 
 WAYS: tuple[Way, ...] = (
@@ -198,14 +198,14 @@ WAYS: tuple[Way, ...] = (
     *_run("laplace-sparse", "product rule", "softmax", prediction_nodes=6),
     *_run("nested-ep", "incremental, in order", f"{_FULL} steep", inner="incremental", schedule="sequential",
           inner_schedule="parallel", inner_damping=0.7, max_iterations=5, trace=True),
-    *_searched("nested-ep", f"{_FULL} laws", max_iterations=3, learn_tolerance=0.05),
+    *_searched("nested-ep", f"{_FULL} distributions", max_iterations=3, learn_tolerance=0.05),
     *_stops("qep", _FULL, f"{_FULL} steep", nodes=5, prediction_nodes=5, trace=True),
     *_stops("qiep", _FULL, f"{_FULL} steep", nodes=5, prediction_nodes=5, trace=True),
     *_run("qep", "in order", f"{_FULL} steep", nodes=5, schedule="sequential", lambda_="full",
           prediction_nodes=5, max_iterations=4, trace=True),
     *_stops("laplace", _SOFT, f"{_SOFT} steep"),
     *_ends("laplace", _SOFT, f"{_SOFT} steep"),
-    *_searched("laplace", f"{_SOFT} laws", learn_tolerance=0.05),
+    *_searched("laplace", f"{_SOFT} distributions", learn_tolerance=0.05),
     *_stops("laplace-tkp", _SOFT),
     *_stops("laplace-sparse", "softmax", "softmax steep"),
     *_stops("vb-probit", _FULL, f"{_FULL} steep", trace=True),

@@ -14,13 +14,13 @@ import numpy as np
 from validation.checks.core import NO_PROBLEM, Context, Outcome, check
 from validation.checks.few_data import Few
 from validation.checks.recorded_runs import Way, outcomes
-from validation.checks.standard_errors import LAWS, PAPER, ROUTES, Route, Sampler, sampled
+from validation.checks.standard_errors import DISTRIBUTIONS, PAPER, ROUTES, Route, Sampler, sampled
 from validation.problem import Problem
 
 _SHORT = {"n_chains": 4, "n_draws": 12, "n_warmup": 20}
 _TUNED = {"n_chains": 4, "n_draws": 10, "n_warmup": 60}
 _AUTO = {"n_chains": 4, "n_draws": 20, "n_warmup": "auto", "max_warmup": 400, "target_ess": 60.0, "max_draws": 60}
-_LEARNT = {"hyperprior": LAWS, "n_steps": 3, "n_chains": 4, "n_draws": 8, "n_warmup": 20}
+_LEARNT = {"hyperprior": DISTRIBUTIONS, "n_steps": 3, "n_chains": 4, "n_draws": 8, "n_warmup": 20}
 _HALF_T = {"variance": ("half-student-t", 4.0, 2.0), "lengthscales": ("half-student-t", 4.0, 1.5)}
 _ALL = ("variance", "lengthscales", "noise")
 

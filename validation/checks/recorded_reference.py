@@ -96,7 +96,7 @@ WAYS: tuple[Way, ...] = (
     *_stops("vb-probit", _FULL, f"{_FULL} steep"),
     *_stops("ep", "threshold many", damping=0.7),
     _way("vb-probit", "plain", _FULL, accelerate=False, tolerance=1e-2),
-    _way("laplace", "search", f"{_SOFT} laws", learn=HYPER, learn_tolerance=0.05),
+    _way("laplace", "search", f"{_SOFT} distributions", learn=HYPER, learn_tolerance=0.05),
     _way("gfitc", "search", "threshold", learn=HYPER, n_steps=3),
     _way("vi-jj", "search", "logit", learn=HYPER, max_iterations=3),
     _way("vi-taylor", "search", "logit", learn=HYPER, max_iterations=3),

@@ -309,9 +309,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         learn(self, moved, changed)
 
     asked = tiny("threshold errors")
-    law = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    distribution = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
     with mock.patch.object(Mixing, "learn", noted), mock.patch.object(EnergyRun, "_accept", taken):
-        apep.fit(Data(asked.X, asked.y, 3), law, apep.EnergyOptions(alpha=0.5, epsilon=0.05, max_iterations=6))
+        apep.fit(Data(asked.X, asked.y, 3), distribution, apep.EnergyOptions(alpha=0.5, epsilon=0.05, max_iterations=6))
     gap = np.inf
     if len(learnt) == len(places) > 3:
         gap = max(float(np.abs(a - b).max()) for pair, other in zip(learnt, places, strict=True)

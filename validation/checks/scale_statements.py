@@ -92,11 +92,11 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
     from validation.reproduce.riihimaki2013.table2 import counted
     from validation.solve import solve
 
-    law = ("half-student-t", 4.0, 1.0)
+    distribution = ("half-student-t", 4.0, 1.0)
     rng, y = np.random.default_rng(0), np.arange(23) % c
     problem = Problem(
         "counted", rng.normal(size=(23, 2)) + np.stack([np.cos(y), np.sin(y)], axis=1), y, c, "multinomial-probit",
-        2.0, 1.0, jitter=1e-6, hyperprior={"variance": law, "lengthscales": law} if learn else None,
+        2.0, 1.0, jitter=1e-6, hyperprior={"variance": distribution, "lengthscales": distribution} if learn else None,
     )  # fmt: skip
     own: dict[str, Any] = {"learn": ("variance", "lengthscales")} if learn else {}
     counts = []

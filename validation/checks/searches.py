@@ -1,9 +1,9 @@
 """Where searches end: the other witness's gradient there, and what a search does with a function that the judge made.
 
 A search that stops early, or on the gradient of something else, reports an optimum that is none. At its end the other
-witness is asked for the gradient, laws of the parameters differentiated by the judge. Between start and end a search
-keeps promises of its own: how far logarithms move, what becomes of parameters that are refused, that the best point
-seen is returned.
+witness is asked for the gradient, distributions of the parameters differentiated by the judge. Between start and end a
+search keeps promises of its own: how far logarithms move, what becomes of parameters that are refused, that the best
+point seen is returned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
-from validation.checks.learning import LAWS, PAPER, WITNESSES
+from validation.checks.learning import DISTRIBUTIONS, PAPER, WITNESSES
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ _LEARN = ("variance", "lengthscales")
 def line(kind: str) -> Problem:
     """Twelve data on a line whose evidence has a maximum inside: one label on the wrong side.
 
-    kind : str    the likelihood, then "full", "errors", "laws" as in `validation.checks.learning.tiny`
+    kind : str    the likelihood, then "full", "errors", "distributions" as in `validation.checks.learning.tiny`
     """
     likelihood, *words = kind.split()
     X = np.linspace(-2.2, 2.2, 12)[:, None] + 0.05 * np.cos(np.arange(12.0))[:, None]
@@ -48,7 +48,7 @@ def line(kind: str) -> Problem:
         prior_model="full" if "full" in words else "fitc",
         shared=not binary,
         epsilon=0.05 if "errors" in words else 0.0,
-        hyperprior={name: LAWS[name] for name in _LEARN} if "laws" in words else None,
+        hyperprior={name: DISTRIBUTIONS[name] for name in _LEARN} if "distributions" in words else None,
     )
 
 
@@ -95,25 +95,25 @@ SEARCHES = (
     Search("laplace-binary", "logit full"),
     Search("laplace-binary", "probit full"),
     Search("laplace", "softmax full"),
-    Search("laplace", "softmax full laws"),
-    Search("laplace", "softmax full laws", {"prior_on": "root", "map_density": "log"}),
+    Search("laplace", "softmax full distributions"),
+    Search("laplace", "softmax full distributions", {"prior_on": "root", "map_density": "log"}),
     Search("nested-ep", "multinomial-probit full", witnesses=_FAST),
-    Search("nested-iep", "multinomial-probit full laws", witnesses=_FAST),
+    Search("nested-iep", "multinomial-probit full distributions", witnesses=_FAST),
 )
 
 
-def law_derivative(problem: Problem, name: str, prior_on: str, map_density: str) -> Array:
-    """d log p(parameter) / d log parameter of the problem's laws, one entry for each; by their densities.
+def distribution_derivative(problem: Problem, name: str, prior_on: str, map_density: str) -> Array:
+    """d log p(parameter) / d log parameter of the problem's distributions, one entry for each; by their densities.
 
-    half-student-t: p(x) ~ (1 + (x/scale)²/df)^(-(df + 1)/2); log-normal: log x ~ N(log scale, df²). Where a law sits on
-    the root x = √θ, as it may of variance and noise, its density is that of the root; "log" takes the density of
-    log x, which is x p(x).
+    half-student-t: p(x) ~ (1 + (x/scale)²/df)^(-(df + 1)/2); log-normal: log x ~ N(log scale, df²). Where a
+    distribution sits on the root x = √θ, as it may of variance and noise, its density is that of the root; "log" takes
+    the density of log x, which is x p(x).
     """
-    laws = problem.hyperprior or {}
+    distributions = problem.hyperprior or {}
     value = getattr(problem, name)[:1] if problem.shared else getattr(problem, name)
-    if name not in laws:
+    if name not in distributions:
         return np.zeros(value.shape)
-    family, df, scale = laws[name]
+    family, df, scale = distributions[name]
 
     def log_density(theta: Array) -> Array:
         x = np.sqrt(theta) if prior_on == "root" and name != "lengthscales" else theta
@@ -134,11 +134,13 @@ def derivative_of(context: Context, witness: str, method: str, problem: Problem,
     assert result is not None
     rows = slice(0, 1) if problem.shared else slice(None)
     parts = [np.asarray(result[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
-    laws = [
-        law_derivative(problem, name, options.get("prior_on", "field"), options.get("map_density", "value"))
+    distributions = [
+        distribution_derivative(problem, name, options.get("prior_on", "field"), options.get("map_density", "value"))
         for name in _LEARN
     ]
-    return np.concatenate([np.ravel(part + law) for part, law in zip(parts, laws, strict=True)])
+    return np.concatenate(
+        [np.ravel(part + distribution) for part, distribution in zip(parts, distributions, strict=True)]
+    )
 
 
 def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:

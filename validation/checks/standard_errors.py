@@ -425,12 +425,12 @@ def sampled(entry: Sampler, seed: int, given: Mapping[str, Any] | None = None, *
     return sampler_by_name(module.sample)(**given, **own, **options)
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "variance": ("log-normal", 0.5, 1.5),
     "lengthscales": ("log-normal", 0.4, 0.9),
     "noise": ("log-normal", 0.5, 0.4),
 }
-_LEARNT = {"hyperprior": LAWS, "learn": ("variance", "lengthscales"), "n_steps": 3}
+_LEARNT = {"hyperprior": DISTRIBUTIONS, "learn": ("variance", "lengthscales"), "n_steps": 3}
 SAMPLERS = (
     Sampler("gibbs-logit", Few("logit", fitc=True), _lengths(moves=())),
     Sampler("gibbs-logit", Few("logit"), _lengths(moves=("scale", "ellipse"))),

@@ -61,10 +61,10 @@ def _(context: Context) -> Iterable[Outcome]:
     # (9) at a fixed q: what rows add is the same whichever others are there
     rng = np.random.default_rng(1)
     scales = rng.standard_normal((8, 3))
-    laws = [Natural((k + 1.0) * np.eye(4), rng.standard_normal(4)) for k in range(6)]
+    distributions = [Natural((k + 1.0) * np.eye(4), rng.standard_normal(4)) for k in range(6)]
 
     def evidence(rows: slice) -> float:
-        return ep_log_evidence(laws[:3], laws[3:], scales[rows])
+        return ep_log_evidence(distributions[:3], distributions[3:], scales[rows])
 
     gap = evidence(slice(None)) - evidence(slice(3)) - evidence(slice(3, None)) + evidence(slice(0))
     yield Compared(abs(gap), 1e-12, "(9): all rows less two parts and what q and the prior give", "paper", "reference",

@@ -364,7 +364,14 @@ def _pairs(left: Solution, right: Solution, names: Iterable[str], limit: float, 
     yield from apart(fields(left, right, names), limit, why, left.label, right.label)
 
 
-_LAW = ("log_evidence", "inducing_mean", "inducing_cov", "test_latent_mean", "test_latent_cov", "probabilities")
+_DISTRIBUTION = (
+    "log_evidence",
+    "inducing_mean",
+    "inducing_cov",
+    "test_latent_mean",
+    "test_latent_cov",
+    "probabilities",
+)
 
 
 def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -383,12 +390,12 @@ def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
             "fast": fast_sep.fit(data, own, fast_sep.SEPOptions(count=count)),
         }
         for left, right in (("reference", "fast"), ("fast", "reference")):
-            a, b = _law(tied[left]), _law(whole[right])
+            a, b = _distribution(tied[left]), _distribution(whole[right])
             told = f'with one factor SEP is EP, count="{count}"; {why}'
             yield from apart({name: (a[name], b[name]) for name in a}, limit, told, f"{left} sep", f"{right} ep")
 
 
-def _law(value: Any) -> dict[str, Any]:
+def _distribution(value: Any) -> dict[str, Any]:
     q = getattr(value, "posterior", None)
     mean, cov = (value.inducing_mean, value.inducing_cov) if q is None else (q.mean, q.cov)
     return {"log_evidence": value.log_evidence, "inducing_mean": mean, "inducing_cov": cov}
@@ -402,7 +409,9 @@ def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
         for setup in (GFITC, DATUM):
             right = setup.solve(context, b, problem)
             yield from unconverged((left, right))
-            yield from _pairs(left, right, _LAW, limit, f"two classes: one factor a datum, one fixed point; {why}")
+            yield from _pairs(
+                left, right, _DISTRIBUTION, limit, f"two classes: one factor a datum, one fixed point; {why}"
+            )
     left, right = EP.solve(context, "reference", problem), GFITC.solve(context, "fast", problem)
     for name in PARAMETERS:
         assert left.log_evidence is not None
@@ -457,7 +466,7 @@ def other_damping(context: Context, setup: Setup, problem: Problem) -> Iterable[
         left = setup.solve(context, witness, problem)
         right = setup.solve(context, witness, problem, damping=0.9)
         yield from unconverged((left, right))
-        yield from _pairs(left, right, _LAW, limit, f"damping 0.9 and 0.5; {why}")
+        yield from _pairs(left, right, _DISTRIBUTION, limit, f"damping 0.9 and 0.5; {why}")
 
 
 def reordered(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:

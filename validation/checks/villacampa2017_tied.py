@@ -182,12 +182,12 @@ def held(problem: Problem, tied: Tied, n: Array, rows: Sequence[int], scale: flo
     V = inverse(dense.K_inv + tied.precision)
     mean = np.einsum("kmj,kj->km", V, tied.shift)
     second = V + mean[:, :, None] * mean[:, None]
-    law = cavity(dense, tied, n)
+    distribution = cavity(dense, tied, n)
 
     def value(moved: Problem) -> float:
         there = Dense(moved)
         prior = -0.5 * np.sum(there.K_inv * second) + 0.5 * np.linalg.slogdet(there.K_inv)[1].sum()
-        return float(prior) + scale * float(log_norms(there.y, *there.moments(*law))[list(rows)].sum())
+        return float(prior) + scale * float(log_norms(there.y, *there.moments(*distribution))[list(rows)].sum())
 
     return value
 

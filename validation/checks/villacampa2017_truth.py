@@ -52,7 +52,7 @@ def pairwise(context: Context, problem: Problem) -> Solution:
 
 
 class Factors(NamedTuple):
-    """The arguments of Phi in (7), linear in u: each row one factor; and the law of u."""
+    """The arguments of Phi in (7), linear in u: each row one factor; and the distribution of u."""
 
     rows: NDArray[np.float64]  # (D, C m)
     prior: NDArray[np.float64]  # (C m, C m)

@@ -1,7 +1,7 @@
 """Power EP and the alpha energies of villacampa2020 from their definitions: dense algebra, one long trapezoidal rule.
 
 With G(P, h) = h'P^-1 h/2 - log|P|/2 of natural parameters, theta of q, theta_p of the prior, and F_i = log E[p^a]/a of
-datum i under some law of the inducing values u,
+datum i under some distribution of the inducing values u,
 
     pep      G(q) - G(p) + sum_i [F_i + (G(theta - a site_i) - G(q))/a]              under theta - a site_i,
     apep     the same with the site (theta - theta_p)/N of every datum,
@@ -99,7 +99,7 @@ class Dense:
         return np.asarray(np.log(self.labels[0]) * right + np.log(self.labels[1]) * (1.0 - right))
 
     def data_terms(self, method: str, alpha: float, mean: Array, cov: Array) -> Array:
-        """(n,) what the data add to the objective at q: F_i under the law of the method, E_q log p for vi-robust."""
+        """(n,) what the data add to the objective at q: F_i as the method weights it, E_q log p for vi-robust."""
         n, P = len(self.y), inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         if method == "vi-robust":

@@ -19,15 +19,17 @@ def _sampled(*methods: str) -> tuple[str, ...]:
 
 
 def _without_jacobian(original: Any) -> Any:
-    def density(log_hyper: Any, laws: Any) -> Any:
-        correct = original(log_hyper, laws)
+    def density(log_hyper: Any, distributions: Any) -> Any:
+        correct = original(log_hyper, distributions)
         return correct._replace(value=correct.value - log_hyper.sum(axis=-1), gradient=correct.gradient - 1.0)
 
     return density
 
 
 def _squared_scale(original: Any) -> Any:
-    return lambda log_hyper, laws: original(log_hyper, [law._replace(scale=law.scale**2) for law in laws])
+    return lambda log_hyper, distributions: original(
+        log_hyper, [distribution._replace(scale=distribution.scale**2) for distribution in distributions]
+    )
 
 
 def _uncorrected(original: Any) -> Any:

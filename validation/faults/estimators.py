@@ -75,13 +75,15 @@ def _absolute(original: Any) -> Any:
 
 
 def _untied(original: Any) -> Any:
-    def log_hyperprior(name: str, value: Any, law: Any, *, prior_on: str = "field", map_density: str = "value") -> Any:
+    def log_hyperprior(
+        name: str, value: Any, distribution: Any, *, prior_on: str = "field", map_density: str = "value"
+    ) -> Any:
         import numpy as np
 
-        correct = original(name, value, law, prior_on=prior_on, map_density=map_density)
-        if law[0] != "tied-log-normal":
+        correct = original(name, value, distribution, prior_on=prior_on, map_density=map_density)
+        if distribution[0] != "tied-log-normal":
             return correct
-        return correct._replace(derivative=-np.log(np.asarray(value) / law[2]) / law[1][1] ** 2)
+        return correct._replace(derivative=-np.log(np.asarray(value) / distribution[2]) / distribution[1][1] ** 2)
 
     return log_hyperprior
 

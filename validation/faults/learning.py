@@ -41,8 +41,10 @@ def _no_bias(original: Any) -> Any:
 
 
 def _root_of_all(original: Any) -> Any:
-    def log_hyperprior(name: str, value: Any, law: Any, *, prior_on: str = "field", map_density: str = "value") -> Any:
-        correct = original(name, value, law, prior_on=prior_on, map_density=map_density)
+    def log_hyperprior(
+        name: str, value: Any, distribution: Any, *, prior_on: str = "field", map_density: str = "value"
+    ) -> Any:
+        correct = original(name, value, distribution, prior_on=prior_on, map_density=map_density)
         return correct._replace(derivative=2.0 * correct.derivative) if prior_on == "root" else correct
 
     return log_hyperprior
@@ -89,8 +91,8 @@ _STEPS = (
     ),
     seeded(
         "laplace",
-        "law-of-root-doubled",
-        "where the law sits on the root its derivative in the logarithm is taken twice",
+        "distribution-of-root-doubled",
+        "where the distribution sits on the root its derivative in the logarithm is taken twice",
         "fast.core.hyperprior:log_hyperprior",
         _root_of_all,
         ("identity/laplace/paths", "limit/laplace/search_end"),

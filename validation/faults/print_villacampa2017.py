@@ -17,7 +17,7 @@ def _variance_forgotten(original: Any) -> Any:
     return lambda alpha, beta, b_sum, upsilon, cov: original(alpha, beta, b_sum, upsilon, 0.0 * cov)
 
 
-def _own_law_twice(original: Any) -> Any:
+def _own_distribution_twice(original: Any) -> Any:
     return lambda log_tilted_norm, cavities, posterior: original(
         log_tilted_norm, (cavities[0], cavities[0]), (posterior[0], posterior[0])
     )
@@ -35,7 +35,7 @@ FAULTS: tuple[Fault, ...] = (
         "print-class-of-label-twice",
         "the scale (61) has the label's class in the place of class k",
         "evidence:factor_log_scale_from_moments",
-        _own_law_twice,
+        _own_distribution_twice,
         "evidence",
     ),
 )

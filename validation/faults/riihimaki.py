@@ -46,7 +46,7 @@ _NESTED = (
     _fault(
         "nested-ep",
         "common-value-held",
-        "the law of g is without 11'/s: the auxiliary value that all differences share is held at its mean",
+        "the distribution of g is without 11'/s: the auxiliary value that all differences share is held at its mean",
         "fast.methods.nested_ep:augmented_differences",
         _common_value_fixed,
         raises=True,
@@ -198,7 +198,9 @@ _QUADRATURE = (
 
 
 def _without_unit_noise(original: Any) -> Any:
-    return lambda law: original(law._replace(cov=law.cov - np.eye(law.mean.shape[1])))
+    return lambda distribution: original(
+        distribution._replace(cov=distribution.cov - np.eye(distribution.mean.shape[1]))
+    )
 
 
 def _hundredth_lost(original: Any) -> Any:

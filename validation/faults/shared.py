@@ -489,7 +489,9 @@ def _sep_counts(original: Any) -> Any:
 
 
 def _less_open(original: Any) -> Any:
-    return lambda law, view: (correct := original(law, view))._replace(var=correct.var - 0.5 * view.cond_var)
+    return lambda distribution, view: (correct := original(distribution, view))._replace(
+        var=correct.var - 0.5 * view.cond_var
+    )
 
 
 def _less_open_pair(original: Any) -> Any:

@@ -152,7 +152,7 @@ _GFITC = (
         "determinant-dropped",
         "log Z is without log|I + S Delta|",
         "fast.sparse_classes.fitc_latents:latent_log_evidence",
-        lambda original: lambda law, linear, log_shrink, values: original(law, linear, 0.0, values),
+        lambda original: lambda distribution, linear, log_shrink, values: original(distribution, linear, 0.0, values),
         ("log_evidence",),
     ),
 )
@@ -161,8 +161,8 @@ _GFITC = (
 
 
 def _without_variance(original: Any) -> Any:
-    def marginals(law: Any, view: Any) -> Any:
-        correct = original(law, view)
+    def marginals(distribution: Any, view: Any) -> Any:
+        correct = original(distribution, view)
         return correct._replace(var=correct.var - 0.5 * view.cond_var)
 
     return marginals
@@ -182,7 +182,7 @@ _VI = (
         "divergence-halved",
         "the bound has half of the divergence",
         "fast.sparse_classes.alpha_energies:divergence",
-        lambda original: lambda law: 0.5 * original(law),
+        lambda original: lambda distribution: 0.5 * original(distribution),
         ("log_evidence",),
         problems="two-points-3-sparse-errors",
     ),

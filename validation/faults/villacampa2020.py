@@ -92,11 +92,11 @@ def _cavity_is_q(original: Any) -> Any:
 
 
 def _log_det_dropped(original: Any) -> Any:
-    return lambda self, laws: original(self, laws) + 0.5 * float(laws.q.log_det.sum())
+    return lambda self, distributions: original(self, distributions) + 0.5 * float(distributions.q.log_det.sum())
 
 
 def _mean_outside_kernel(original: Any) -> Any:
-    """The law that K pulls at is taken for one about zero."""
+    """The distribution that K pulls at is taken for one about zero."""
 
     return lambda self, spread, mean, curvature, derivative: (
         original(self, spread, mean, curvature, derivative) - np.outer(mean, mean)
@@ -104,16 +104,16 @@ def _mean_outside_kernel(original: Any) -> Any:
 
 
 def _prior_left_out(original: Any) -> Any:
-    def laws(self: Any, q: Any) -> Any:
+    def distributions(self: Any, q: Any) -> Any:
         correct = original(self, q)
         return correct if correct.prior is None else correct._replace(prior=correct.data)
 
-    return laws
+    return distributions
 
 
 def _direction_of_mean_turned(original: Any) -> Any:
-    def direction(self: Any, laws: Any, curvature: Any, derivative: Any) -> Any:
-        return original(self, laws, curvature, -derivative)
+    def direction(self: Any, distributions: Any, curvature: Any, derivative: Any) -> Any:
+        return original(self, distributions, curvature, -derivative)
 
     return direction
 
@@ -138,7 +138,7 @@ _ENERGIES = (
     _fault(
         "apep",
         "mean-outside-kernel",
-        "the gradient in the prior takes the cavity for a law about zero",
+        "the gradient in the prior takes the cavity for a distribution about zero",
         "fast.sparse_classes.alpha_energies:Energy.kernel_moment",
         _mean_outside_kernel,
         checks=_GRADIENT,
@@ -190,7 +190,7 @@ _ENERGIES = (
     _fault(
         "rpapep",
         "mean-outside-kernel",
-        "the gradient in the prior is without the mean of the law that the prior is seen under",
+        "the gradient in the prior is without the mean of the distribution that the prior is seen under",
         "fast.sparse_classes.alpha_energies:Energy.kernel_moment",
         _mean_outside_kernel,
         checks=_GRADIENT,

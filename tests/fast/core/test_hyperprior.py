@@ -30,12 +30,12 @@ def test_tied_values_have_gaussian_logarithms_with_the_covariance_of_a_common_te
 @pytest.mark.parametrize("name", ["variance", "lengthscales", "noise", "scale"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
 def test_every_derivative_is_that_of_the_density_in_the_coordinates_of_a_search(name, map_density):
-    laws = {
+    distributions = {
         "variance": ("half-student-t", 4.0, 10.0),
         "lengthscales": ("tied-log-normal", (1.0, 0.5), SCALE),
         "noise": ("log-normal", 0.7, 0.1),
     }
-    prior = Hyperprior(laws, map_density=map_density).checked(3)
+    prior = Hyperprior(distributions, map_density=map_density).checked(3)
     field = "lengthscales" if name == "scale" else name
     value = np.stack([VALUE, 0.4 * VALUE[::-1]]) if field == "lengthscales" else np.array([0.3, 2.5])
     got = prior.at((name,), lambda _: value).derivatives[name]
@@ -76,7 +76,7 @@ def test_a_median_variance_stands_for_a_bayes_error_of_ten_percent():
         assert abs(exact - documented) < 0.005  # as documented, two digits
 
 
-def test_what_has_no_law_is_flat_and_rows_are_independent():
+def test_what_has_no_distribution_is_flat_and_rows_are_independent():
     prior = Hyperprior({"variance": ("log-normal", 1.0, 2.0)}).checked(3)
     result = prior.at(("lengthscales", "noise", "Z"), lambda _: VALUE)
     assert result.value == 0.0
@@ -92,7 +92,7 @@ def test_equal_hyperpriors_have_one_repr_with_every_digit():
 
 
 @pytest.mark.parametrize(
-    ("laws", "text"),
+    ("distributions", "text"),
     [
         ({"variance": ("tied-log-normal", (1.0, 1.0), 1.0)}, r"hyperprior\['variance'\]: found 'tied-log-normal'"),
         ({"lengthscales": ("tied-log-normal", 1.0, 1.0)}, r"hyperprior\['lengthscales'\] df: found 1.0, expected two"),
@@ -101,9 +101,9 @@ def test_equal_hyperpriors_have_one_repr_with_every_digit():
         ({"scale": ("log-normal", 1.0, 1.0)}, r"hyperprior: found field 'scale'"),
     ],
 )
-def test_laws_that_are_none_are_refused_by_name(laws, text):
+def test_distributions_that_are_none_are_refused_by_name(distributions, text):
     with pytest.raises(ValueError, match=text):
-        Hyperprior(laws).checked(3)
+        Hyperprior(distributions).checked(3)
 
 
 def test_words_that_are_none_are_refused_by_name():
@@ -122,5 +122,5 @@ def test_what_is_no_hyperprior_is_refused_by_type(value):
     with pytest.raises(TypeError, match=r"hyperprior: found .*, expected None or a Hyperprior"):
         Hyperprior.given(value, 1)
     assert Hyperprior.given(None, 1) is None
-    laws = {"variance": ("log-normal", 1.0, 1.0)}
-    assert Hyperprior.given(Hyperprior(laws), 1).densities == laws
+    distributions = {"variance": ("log-normal", 1.0, 1.0)}
+    assert Hyperprior.given(Hyperprior(distributions), 1).densities == distributions

@@ -97,12 +97,12 @@ def test_the_units_of_the_inputs_do_not_count(cls, cancer):
 def test_the_literal_prior_on_lengthscales_is_another_one(cancer):
     X, y, X_test, _ = cancer
     absolute = LaplaceClassifier(prior="half-student-t-absolute").fit(X, y)
-    law = ("half-student-t", 4.0, 10.0)
-    named = LaplaceClassifier(prior={"variance": law, "lengthscales": law}).fit(X, y)
+    distribution = ("half-student-t", 4.0, 10.0)
+    named = LaplaceClassifier(prior={"variance": distribution, "lengthscales": distribution}).fit(X, y)
     # the same prior under two names
     np.testing.assert_array_equal(absolute.predict_proba(X_test), named.predict_proba(X_test))
     start = LaplaceClassifier(hyperparameters="fixed").fit(X, y).lengthscales_
-    own = {"variance": law, "lengthscales": ("half-student-t", 4.0, 10.0 * start)}
+    own = {"variance": distribution, "lengthscales": ("half-student-t", 4.0, 10.0 * start)}
     np.testing.assert_array_equal(
         LaplaceClassifier(prior=own).fit(X, y).predict_proba(X_test),
         LaplaceClassifier(prior="half-student-t").fit(X, y).predict_proba(X_test),
@@ -164,9 +164,9 @@ def test_what_no_prior_can_be_is_refused_by_name(settings, match, iris):
 
 
 def test_a_mapping_of_priors_is_checked_where_nothing_is_learned(iris):
-    laws = {"noise": ("half-student-t", 4.0, 0.0)}
+    distributions = {"noise": ("half-student-t", 4.0, 0.0)}
     with pytest.raises(ValueError, match=r"^prior\['noise'\] scale: found 0.0"):
-        LaplaceClassifier(prior=laws, hyperparameters="fixed").fit(*iris)
+        LaplaceClassifier(prior=distributions, hyperparameters="fixed").fit(*iris)
 
 
 def test_no_hyperprior_is_a_flat_one(iris):

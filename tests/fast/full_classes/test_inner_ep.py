@@ -53,7 +53,7 @@ def printed_log_normaliser(y, mean, cov, alpha, beta):
 
 
 @pytest.mark.verifies(PAPER, "u3.2.1-g", route="dense B_i")
-def test_differences_have_the_law_of_the_label_less_the_others(rng):
+def test_differences_have_the_distribution_of_the_label_less_the_others(rng):
     y, mean, cov, *_ = cavities(rng)
     others = nested_sites.other_classes(y, 4)
     result = nested_sites.differences(y, others, mean, cov)
@@ -93,7 +93,7 @@ def test_site_locations_sum_to_zero_and_move_the_cavity_mean(rng):
 
 
 @pytest.mark.verifies(PAPER, "8", "17", route="dense q(w)")
-def test_g_has_the_law_of_dense_q_of_w(rng):
+def test_g_has_the_distribution_of_dense_q_of_w(rng):
     y, mean, cov, alpha, beta = cavities(rng)
     others = nested_sites.other_classes(y, 4)
     for i in range(5):
@@ -122,9 +122,9 @@ def test_projected_cavities_are_those_of_f(rng):
 
 def test_a_site_stronger_than_the_posterior_is_no_distribution_and_is_named():
     y = np.array([0])
-    law = Differences(np.zeros((1, 2)), 100.0 * np.eye(2)[None])
-    assert not nested_sites.proper_cavities(law, np.ones((1, 2)))[0]
-    assert nested_sites.proper_cavities(law, np.zeros((1, 2)))[0]
+    distribution = Differences(np.zeros((1, 2)), 100.0 * np.eye(2)[None])
+    assert not nested_sites.proper_cavities(distribution, np.ones((1, 2)))[0]
+    assert nested_sites.proper_cavities(distribution, np.zeros((1, 2)))[0]
     assert nested_sites.other_classes(y, 3).tolist() == [[1, 2]]
 
 
@@ -190,8 +190,8 @@ def test_the_log_normaliser_is_the_printed_one_at_any_sites(rng):
     alpha *= 0.2
     others = nested_sites.other_classes(y, 4)
     cavity = inner_ep.distribution_with(nested_sites.differences(y, others, mean, cov))
-    law = inner_ep.parallel_refresh(cavity, alpha, beta)
-    result = inner_ep.log_normaliser(cavity, law, alpha, beta)
+    distribution = inner_ep.parallel_refresh(cavity, alpha, beta)
+    result = inner_ep.log_normaliser(cavity, distribution, alpha, beta)
     for i in range(5):
         direct = printed_log_normaliser(y[i], mean[i], cov[i], alpha[i], beta[i])
         np.testing.assert_allclose(result[i], direct, rtol=1e-9, atol=1e-9)  # dense inverses, condition 1e3

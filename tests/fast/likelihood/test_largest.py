@@ -203,7 +203,7 @@ def test_powers_refuse_what_has_no_value() -> None:
 
 
 @pytest.mark.verifies("villacampa2017", "13", route="definition")
-def test_robust_probabilities_mix_with_the_uniform_law() -> None:
+def test_robust_probabilities_mix_with_the_uniform_distribution() -> None:
     raw = np.array([[0.2, 0.8, 0.0]])
     # exact arithmetic up to rounding
     np.testing.assert_allclose(robust_probabilities(raw, 0.3), [[0.24, 0.66, 0.1]], rtol=1e-14, atol=0.0)

@@ -17,7 +17,7 @@ from fast.full_classes.predict import (
 from fast.likelihood.sobol_rule import normal_points, uniform_points
 
 
-def random_laws(rng, t, C, log_variance):
+def random_distributions(rng, t, C, log_variance):
     """Means and covariances of f: correlated classes, standard deviations of 0.2 to 1 times exp(v/2)."""
     scale = np.exp(0.5 * log_variance)
     root = rng.normal(size=(t, C, C + 1)) * rng.uniform(0.2, 1.0, size=(t, C, 1)) * scale / np.sqrt(C + 1)
@@ -65,7 +65,7 @@ def test_two_classes_are_exact_by_the_probit_and_a_midpoint_rule_by_the_softmax(
 @pytest.mark.verifies("riihimaki2013", "25", route="orthant probability by Owen's T")
 @pytest.mark.parametrize("log_variance", [1.0, 4.0, 8.0])
 def test_three_classes_have_the_quadrants_of_owens_t(rng, log_variance):
-    mean, cov = random_laws(rng, 40, 3, log_variance)
+    mean, cov = random_distributions(rng, 40, 3, log_variance)
     result = quadrature_probabilities(mean, cov)
     for i in range(len(mean)):
         for k in range(3):
@@ -99,14 +99,15 @@ def by_many_points(mean, cov, probit, rng, repeats=4, log_count=15):
     return values.mean(axis=0), values.std(axis=0, ddof=1).max() / np.sqrt(repeats)
 
 
-# Twice the largest error that the module states for this C over log variances 1, 4, 8: laws here are few, but others.
+# Twice the largest error that the module states for this C over log variances 1, 4, 8: distributions here are few, but
+# others.
 _STATED = {4: (6e-3, 8e-4), 10: (1.4e-2, 6e-3), 12: (1.4e-2, 6e-3)}
 
 
 @pytest.mark.parametrize("log_variance", [1.0, 4.0, 8.0])
 @pytest.mark.parametrize("C", [4, 10, 12])
 def test_many_classes_agree_with_many_scrambled_points(rng, C, log_variance):
-    mean, cov = random_laws(rng, 3, C, log_variance)
+    mean, cov = random_distributions(rng, 3, C, log_variance)
     for probit, function, limit in zip(
         (False, True), (softmax_probabilities, quadrature_probabilities), _STATED[C], strict=True
     ):
@@ -119,7 +120,7 @@ def test_many_classes_agree_with_many_scrambled_points(rng, C, log_variance):
 @pytest.mark.parametrize(("function", "limit"), [(softmax_probabilities, 6e-3), (quadrature_probabilities, 8e-4)])
 @pytest.mark.parametrize("log_variance", [1.0, 4.0, 8.0])
 def test_renamed_classes_move_nothing_beyond_twice_the_error(rng, function, limit, log_variance):
-    mean, cov = random_laws(rng, 20, 4, log_variance)
+    mean, cov = random_distributions(rng, 20, 4, log_variance)
     order = np.array([2, 3, 1, 0])
     renamed = function(mean[:, order], cov[:, order][:, :, order])
     np.testing.assert_allclose(renamed, function(mean, cov)[:, order], rtol=0, atol=limit)
@@ -146,7 +147,7 @@ def test_tiny_probabilities_keep_their_logarithms(C, limit):
 
 
 def test_bulk_and_tail_meet_where_one_takes_over(monkeypatch, rng):
-    mean, cov = random_laws(rng, 6, 4, 8.0)
+    mean, cov = random_distributions(rng, 6, 4, 8.0)
     plain = log_probit_probabilities(mean, cov)
     monkeypatch.setattr("fast.likelihood.sobol_rule._TAIL", np.inf)
     # all in logarithms: rounding of z^2/2 for |z| up to 30
@@ -154,7 +155,7 @@ def test_bulk_and_tail_meet_where_one_takes_over(monkeypatch, rng):
 
 
 def test_blocks_move_nothing(monkeypatch, rng):
-    mean, cov = random_laws(rng, 7, 5, 2.0)
+    mean, cov = random_distributions(rng, 7, 5, 2.0)
     plain = softmax_probabilities(mean, cov), quadrature_probabilities(mean, cov)
     monkeypatch.setattr("fast.likelihood.sobol_rule._CELLS", 1)
     # products of other sizes round differently

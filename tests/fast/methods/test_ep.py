@@ -113,9 +113,9 @@ def test_two_sweeps_are_those_of_dense_cavities_and_quadrature():
 @pytest.mark.verifies("villacampa2017", "60", route="log Z of a Gaussian with known factors")
 @pytest.mark.verifies("villacampa2017", "u12-damping", route="definition")
 def test_log_evidence_and_damping_of_plain_numbers():
-    law = ClassDistribution.of(np.array([[[4.0]], [[9.0]]]), np.array([[2.0], [3.0]]))
+    distribution = ClassDistribution.of(np.array([[[4.0]], [[9.0]]]), np.array([[2.0], [3.0]]))
     expected = 0.5 * (4.0 / 4.0 + 9.0 / 9.0) - 0.5 * np.log(36.0) + 1.25
-    np.testing.assert_allclose(ep_log_evidence(law, 1.25), expected, rtol=1e-14)
+    np.testing.assert_allclose(ep_log_evidence(distribution, 1.25), expected, rtol=1e-14)
     np.testing.assert_allclose(damped(np.array([1.0, 2.0]), np.array([3.0, -2.0]), 0.25), [1.5, 1.0], rtol=1e-15)
 
 

@@ -172,7 +172,7 @@ def test_log_evidence_is_the_printed_formula_at_any_sites():
     )
     # ep_log_evidence itself, with every factor of its argument
     others = nested_sites.other_classes(posterior.prior.y, 3)
-    law = nested_sites.augmented_differences(
+    distribution = nested_sites.augmented_differences(
         nested_sites.differences(posterior.prior.y, others, posterior.latent_mean, posterior.latent_cov),
         posterior.alpha_tilde,
         posterior.beta_tilde,
@@ -185,7 +185,9 @@ def test_log_evidence_is_the_printed_formula_at_any_sites():
         posterior.posterior.log_det,
         posterior.alpha_tilde,
         posterior.beta_tilde,
-        log_site_ratios(law.mean, np.einsum("nii->ni", law.cov), posterior.alpha_tilde, posterior.beta_tilde),
+        log_site_ratios(
+            distribution.mean, np.einsum("nii->ni", distribution.cov), posterior.alpha_tilde, posterior.beta_tilde
+        ),
     )
     np.testing.assert_allclose([posterior.log_evidence, again], direct, rtol=1e-10)  # dense inverses, condition 1e3
 
@@ -228,8 +230,8 @@ def test_a_sequential_pass_visits_data_in_order():
         *_, S, mu = dense(prior, Pi, sites.location)
         one, index = slice(i, i + 1), at(i, 6, 3)
         projected = nested_sites.differences(prior.y[one], others[one], mu[None, index], S[np.ix_(index, index)][None])
-        law = nested_sites.augmented_differences(projected, alpha[one], beta[one])
-        new = nested_ep.inner_proposal(law, None, alpha[one], beta[one])
+        distribution = nested_sites.augmented_differences(projected, alpha[one], beta[one])
+        new = nested_ep.inner_proposal(distribution, None, alpha[one], beta[one])
         alpha[one], beta[one] = 0.3 * alpha[one] + 0.7 * new[0], 0.3 * beta[one] + 0.7 * new[1]
     np.testing.assert_allclose(posterior.alpha_tilde, alpha, rtol=1e-9, atol=1e-11)  # dense inverses, condition 1e3
     np.testing.assert_allclose(posterior.beta_tilde, beta, rtol=1e-9, atol=1e-11)
@@ -424,16 +426,16 @@ def test_the_half_student_t_is_twice_the_density_of_scipy(value):
     np.testing.assert_allclose(readings, [10.0, 100.0, np.sqrt(50.0)], rtol=1e-15)
 
 
-@pytest.mark.parametrize("law", [("half-student-t", 4.0, 3.0), ("log-normal", 0.7, 2.0)])
+@pytest.mark.parametrize("distribution", [("half-student-t", 4.0, 3.0), ("log-normal", 0.7, 2.0)])
 @pytest.mark.parametrize("prior_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_every_reading_of_a_prior_has_its_derivative(law, prior_on, map_density):
+def test_every_reading_of_a_prior_has_its_derivative(distribution, prior_on, map_density):
     for name in ("variance", "lengthscales"):
         value = np.array([0.4, 5.0])
-        result = log_hyperprior(name, value, law, prior_on=prior_on, map_density=map_density)
+        result = log_hyperprior(name, value, distribution, prior_on=prior_on, map_density=map_density)
         for k in range(2):
             total = lambda v, k=k, name=name: log_hyperprior(  # noqa: E731
-                name, np.exp(v), law, prior_on=prior_on, map_density=map_density
+                name, np.exp(v), distribution, prior_on=prior_on, map_density=map_density
             ).value[k]
             derivative = central(total, np.log(value), k, 1e-5)
             np.testing.assert_allclose(result.derivative[k], derivative, rtol=1e-6, atol=1e-8)  # central difference
@@ -442,7 +444,7 @@ def test_every_reading_of_a_prior_has_its_derivative(law, prior_on, map_density)
 @pytest.mark.verifies(PAPER, "u5.5-map", route="finite differences of evidence plus density")
 def test_the_map_objective_has_the_derivative_of_evidence_plus_prior():
     X, y, C, _, _, noise, jitter = toy(variance=2.0)
-    laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
+    distributions = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
 
     def value_at(vector):
         v, ls = np.exp(vector[0]), np.exp(vector[1:])
@@ -459,7 +461,7 @@ def test_the_map_objective_has_the_derivative_of_evidence_plus_prior():
         nested_ep.gradients(posterior),
         posterior.prior.hyper,
         ("variance", "lengthscales"),
-        laws,
+        distributions,
         shared=True,
     )
     np.testing.assert_allclose(value, direct, rtol=1e-13)  # one sum in another order
@@ -470,22 +472,27 @@ def test_the_map_objective_has_the_derivative_of_evidence_plus_prior():
 
 def test_a_search_ends_where_the_gradient_is_zero_and_beats_its_start():
     prior = multiclass_prior.prepare(*classes(Options, *toy(n=16, variance=2.0), shared=True)[:2])
-    laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
+    distributions = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
     optimum = search(
         prior,
         lambda here, start: nested_ep.converge(here, start=start),
         lambda at: (at.log_evidence, nested_ep.gradients(at)),
-        ClassSearch(learn=("variance", "lengthscales"), hyperprior=laws),
+        ClassSearch(learn=("variance", "lengthscales"), hyperprior=distributions),
         warm_start=lambda at: (at.alpha_tilde, at.beta_tilde),
     )
     assert optimum.converged
     derivative = map_objective(
         optimum.posterior.log_evidence, nested_ep.gradients(optimum.posterior), optimum.hyper,
-        ("variance", "lengthscales"), laws, shared=True,
+        ("variance", "lengthscales"), distributions, shared=True,
     )[1]  # fmt: skip
     assert np.abs(derivative).max() < 1e-4  # asked for 1e-5 in the last evaluation but one at most
     start = nested_ep.converge(prior)
     first = map_objective(
-        start.log_evidence, nested_ep.gradients(start), prior.hyper, ("variance", "lengthscales"), laws, shared=True
+        start.log_evidence,
+        nested_ep.gradients(start),
+        prior.hyper,
+        ("variance", "lengthscales"),
+        distributions,
+        shared=True,
     )[0]
     assert optimum.objective > first

@@ -80,7 +80,7 @@ def test_cavity_times_powered_site_has_the_tilted_moments(alpha, epsilon):
     tolerance = 1e-11 / alpha
     np.testing.assert_allclose(new[0][0], (1.0 / var - 1.0 / v[0]) / alpha, rtol=0.0, atol=tolerance)
     np.testing.assert_allclose(new[1][0], (mean / var - e[0] / v[0]) / alpha, rtol=0.0, atol=tolerance)
-    # F is the logarithm of the expectation: moments of the tilted law follow from its derivatives
+    # F is the logarithm of the expectation: moments of the tilted distribution follow from its derivatives
     np.testing.assert_allclose(e[0] + alpha * v[0] * tilt.powers.derivative[0], mean, rtol=1e-11, atol=1e-12)
     # what a gradient needs of them, over alpha
     t, x = factors.moved_moments(y, ScalarMoments(p, q), s, (c1, c2))

@@ -72,7 +72,7 @@ def test_the_rule_finds_tilted_moments_and_sites_that_match_them():
 
 
 @pytest.mark.verifies(PAPER, "18", "20", route="dense (Sigma_w^-1 + B~ Lambda B~')^-1")
-def test_laws_with_full_sites_are_dense_ones_in_w(rng):
+def test_distributions_with_full_sites_are_dense_ones_in_w(rng):
     root = rng.normal(size=(3, 3))
     cov, mean, y = root @ root.T + 0.4 * np.eye(3), rng.normal(size=3), 1
     half_solved = rng.normal(size=(2, 2))
@@ -97,7 +97,7 @@ def test_laws_with_full_sites_are_dense_ones_in_w(rng):
     np.testing.assert_allclose(C_ @ sites.location[0], location, rtol=1e-8, atol=1e-9)
 
 
-def test_a_law_without_a_factor_is_called_improper_and_no_other_is():
+def test_a_distribution_without_a_factor_is_called_improper_and_no_other_is():
     mean, location = np.zeros((3, 2)), np.ones((3, 2))
     cov = np.array([np.eye(2), -np.eye(2), np.eye(2)])
     precision = np.array([np.eye(2), np.eye(2), -2.0 * np.eye(2)])
@@ -106,7 +106,7 @@ def test_a_law_without_a_factor_is_called_improper_and_no_other_is():
     np.testing.assert_allclose(result.cov[0], 0.5 * np.eye(2), rtol=1e-15, atol=0)  # (1 + 1)^-1, a root and a square
 
 
-def test_a_datum_whose_law_has_no_factor_is_counted_and_keeps_its_site():
+def test_a_datum_whose_distribution_has_no_factor_is_counted_and_keeps_its_site():
     X, y, C, *hyper = toy(n=4)
     run = quadrature_ep._QEP(
         multiclass_prior.MulticlassPrior(X, y, C, multiclass_prior.class_hyper(*hyper, C, 2), False), 8, False

@@ -191,7 +191,7 @@ def test_gradient_10_is_the_printed_sum_with_cavities_held():
     K_inv = np.linalg.inv(K)
     rows = np.array([0, 3, 8])
     left = 1.0 - 1.0 / run.counts
-    laws = [(np.linalg.inv(K_inv[j] + left[j] * T[j]), left[j] * t[j]) for j in range(C)]
+    distributions = [(np.linalg.inv(K_inv[j] + left[j] * T[j]), left[j] * t[j]) for j in range(C)]
     M_k = []
     for j in range(C):
         V = np.linalg.inv(K_inv[j] + T[j])
@@ -202,7 +202,7 @@ def test_gradient_10_is_the_printed_sum_with_cavities_held():
         moved, upsilon, s = _dense({**p, **changed})
         total = sum(-0.5 * np.trace(M_k[j] @ moved[j]) for j in range(C))
         for i in rows:
-            pairs = zip(upsilon[:, i], s[i], laws, strict=True)
+            pairs = zip(upsilon[:, i], s[i], distributions, strict=True)
             moments = [(u @ V @ b, one + u @ V @ u) for u, one, (V, b) in pairs]
             for k in range(C):
                 if k != p["y"][i]:

@@ -29,13 +29,13 @@ def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 
 
 
 def target(
-    law: ClassDistribution, view: Any, y: Any, epsilon: float, scale: float = 1.0
+    distribution: ClassDistribution, view: Any, y: Any, epsilon: float, scale: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """P* and w* of every class at q."""
-    result = powered_labels(y, data_moments(law, view), 0.0, epsilon)
-    Q, t = np.zeros_like(law.precision), np.zeros_like(law.shift)
+    result = powered_labels(y, data_moments(distribution, view), 0.0, epsilon)
+    Q, t = np.zeros_like(distribution.precision), np.zeros_like(distribution.shift)
     add_projected(Q, t, view, scale * result.by_variance, scale * result.derivative)
-    parts = [natural_target(Q[k], t[k], law.weights[k]) for k in range(len(t))]
+    parts = [natural_target(Q[k], t[k], distribution.weights[k]) for k in range(len(t))]
     return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
 
 
@@ -101,10 +101,10 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
         data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
     )  # fmt: skip
     root = rng.normal(size=(3, 4, 4))
-    law = ClassDistribution.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
+    distribution = ClassDistribution.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
     block = next(data.blocks(points))
-    marginals = data_moments(law, block.view)
-    precision, shift = target(law, block.view, block.y, 0.02)
+    marginals = data_moments(distribution, block.view)
+    precision, shift = target(distribution, block.view, block.y, 0.02)
     precision = precision - np.eye(4)  # what the data have in it
     h = 1e-5
     for k in range(3):
@@ -121,7 +121,7 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
                 for s in (1.0, -1.0)
             )
             # truncation h^2, rounding eps/h
-            pulled = direction @ (shift[k] - precision[k] @ law.weights[k])
+            pulled = direction @ (shift[k] - precision[k] @ distribution.weights[k])
             np.testing.assert_allclose((up - down) / (2 * h), pulled, rtol=1e-6, atol=1e-8)
             moved = (rows @ direction) ** 2
             up, down = (

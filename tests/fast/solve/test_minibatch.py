@@ -45,7 +45,8 @@ def test_the_order_of_blocks_looks_random():
     rng = np.random.default_rng(5)
     where = np.array([[permuted(k, 50, rng.integers(0, 2**32, size=6)) for k in range(0, 50, 7)] for _ in range(4000)])
     # positions under random keys: uniform on 0 .. 49. Mean and variance of 4000 draws, 16 statistics, level 1e-4 over
-    # all of them (two-sided, z < 4.4); the fourth central moment of the uniform law is 9/5 of the squared variance
+    # all of them (two-sided, z < 4.4); the fourth central moment of the uniform distribution is 9/5 of the squared
+    # variance
     mean, var = 24.5, (50**2 - 1) / 12
     assert (np.abs(where.mean(axis=0) - mean) < 4.4 * np.sqrt(var / 4000)).all()
     assert (np.abs(where.var(axis=0) - var) < 4.4 * np.sqrt(0.8 * var**2 / 4000)).all()

@@ -116,12 +116,12 @@ def test_powered_labels_are_the_expectation_and_its_derivatives(alpha):
 @pytest.mark.verifies("villacampa2020", "u21-apep-cavity", route="definition: powers of densities")
 @pytest.mark.verifies("villacampa2020", "u24-rpapep-free-gaussian", route="definition: powers of densities")
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_laws_are_the_powers_of_densities_that_the_methods_name(kind):
+def test_the_distributions_are_the_powers_of_densities_that_the_methods_name(kind):
     rng = np.random.default_rng(2)
     alpha, n = 0.7, 4
     root = rng.standard_normal((C, M, M))
     q = ClassDistribution.of(root @ root.transpose(0, 2, 1) + np.eye(M), rng.standard_normal((C, M)))
-    laws = Energy(kind, alpha, n).distributions(q)
+    distributions = Energy(kind, alpha, n).distributions(q)
     v = rng.standard_normal((40, M))
 
     def log_density(mean, cov):
@@ -133,15 +133,15 @@ def test_the_laws_are_the_powers_of_densities_that_the_methods_name(kind):
         prior = -0.5 * (v**2).sum(axis=1)
         share = {"apep": alpha / n, "arpep": 0.0, "rpapep": alpha / (n + 1)}[kind]
         wanted = (1.0 - share) * own + (share * prior if kind == "apep" else 0.0)
-        result = log_density(laws.data.weights[k], laws.data.covariance(k))
+        result = log_density(distributions.data.weights[k], distributions.data.covariance(k))
         # densities up to a factor: differences from the first draw; logarithms of size 50 to fourteen digits
         np.testing.assert_allclose(result - result[0], wanted - wanted[0], rtol=0.0, atol=1e-11)
         if kind == "rpapep":
-            observed = log_density(laws.prior.weights[k], laws.prior.covariance(k))
+            observed = log_density(distributions.prior.weights[k], distributions.prior.covariance(k))
             wanted = wanted + alpha * prior
             np.testing.assert_allclose(observed - observed[0], wanted - wanted[0], rtol=0.0, atol=1e-11)
         else:
-            assert laws.prior is None
+            assert distributions.prior is None
 
 
 @pytest.mark.verifies("villacampa2020", "9", route="the printed objective with dense matrices")
@@ -234,9 +234,9 @@ def test_the_joint_gradient_is_the_difference_in_every_coordinate(kind, alpha, b
     factor[:, index, index] = np.log(factor[:, index, index])
     at = Coordinates(mean, factor)
     white = whitened(run.points, at)
-    law = distribution_of(white)
-    np.testing.assert_allclose(law.precision, run.q.precision, rtol=1e-9, atol=1e-10)  # condition of K
-    np.testing.assert_allclose(law.weights, run.q.weights, rtol=1e-9, atol=1e-10)
+    distribution = distribution_of(white)
+    np.testing.assert_allclose(distribution.precision, run.q.precision, rtol=1e-9, atol=1e-10)  # condition of K
+    np.testing.assert_allclose(distribution.weights, run.q.weights, rtol=1e-9, atol=1e-10)
     rows = None if batch is None else np.array(batch)
     gradients = joint_gradient(run, white, rows, priors=True)
 
@@ -305,11 +305,11 @@ def test_at_the_optimum_q_has_the_mean_of_the_tilted_moments(kind):
     parts = []
     for i in range(n):
         share = alpha / n if kind == "apep" else alpha / (n + 1)
-        law = (1.0 - share) * log_q + (share * log_p if kind == "apep" else 0.0)
-        parts.append(_moments(u, np.exp(law - law.max()) * powered(i, alpha)))
+        distribution = (1.0 - share) * log_q + (share * log_p if kind == "apep" else 0.0)
+        parts.append(_moments(u, np.exp(distribution - distribution.max()) * powered(i, alpha)))
     if kind == "rpapep":
-        law = (1.0 - alpha / (n + 1)) * log_q + alpha * log_p
-        parts.append(_moments(u, np.exp(law - law.max())))
+        distribution = (1.0 - alpha / (n + 1)) * log_q + alpha * log_p
+        parts.append(_moments(u, np.exp(distribution - distribution.max())))
     # the trapezoidal rule of 361 points over 18 standard deviations is exact to 1e-13; residual 1e-10
     np.testing.assert_allclose(np.mean(parts, axis=0), _moments(u, np.exp(log_q)), rtol=1e-8, atol=1e-8)
 
@@ -511,10 +511,10 @@ def test_the_search_reaches_the_same_optimum_as_steps():
     p = problem(18)
     steps = fitted(apep, **p, energy="rpapep", alpha=0.4)
     run = fitted(apep, **p, energy="rpapep", alpha=0.4, max_iterations=1).run
-    law = optimise(run.q, run._point, 1e6)
+    distribution = optimise(run.q, run._point, 1e6)
     # its gradient ends at 1e-9
-    np.testing.assert_allclose(law.weights, steps.run.q.weights, rtol=0.0, atol=1e-7)
-    np.testing.assert_allclose(law.precision, steps.run.q.precision, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(distribution.weights, steps.run.q.weights, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(distribution.precision, steps.run.q.precision, rtol=1e-7, atol=1e-7)
 
 
 def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():

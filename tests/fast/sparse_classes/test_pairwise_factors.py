@@ -19,7 +19,7 @@ def _pairs():
 
 
 def _moments(i, k, side):
-    """log Z, mean and variance of one projection under the tilted law, the other one integrated out in closed form."""
+    """log Z, mean and variance of one projection tilted, the other one integrated out in closed form."""
     e_y, v_y, e_k, v_k = E_Y[i, k], V_Y[i, k], E_K[i, k], V_K[i, k]
     noise = S[i, Y[i]] + S[i, k]
     if side == "label":
@@ -42,7 +42,7 @@ def _moments(i, k, side):
 @pytest.mark.verifies("villacampa2017", "41", route="tilted variances by quadrature, heat equation")
 @pytest.mark.verifies("villacampa2017", "42", route="tilted variances by quadrature, heat equation")
 @pytest.mark.verifies("villacampa2017", "u23-beta-alpha-hat", route="tilted moments by quadrature")
-def test_log_normaliser_and_derivatives_are_those_of_the_tilted_law():
+def test_log_normaliser_and_derivatives_are_those_of_the_tilted_distribution():
     tilt = pair_tilt(Y, E_Y, V_Y, E_K, V_K, S)
     for i, k in _pairs():
         log_norm, mean_y, var_y = _moments(i, k, "label")

@@ -43,7 +43,7 @@ def _dense(points, X, k):
     return upsilon, hyper.variance[k] + hyper.noise[k] - (cross * upsilon).sum(axis=1), K
 
 
-def _law(points, seed=3):
+def _distribution(points, seed=3):
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((C, M, M))
     return ClassDistribution.of(np.eye(M) + root @ root.transpose(0, 2, 1), rng.standard_normal((C, M)))
@@ -56,9 +56,9 @@ def _law(points, seed=3):
 def test_latent_moments_are_those_of_the_printed_formulas_with_inverses(shared):
     points = _points(shared)
     X = np.random.default_rng(1).standard_normal((B, D))
-    law = _law(points)
-    mean, cov = points.inducing_moments(law)
-    prediction = predictive_moments(law, points.view(X))
+    distribution = _distribution(points)
+    mean, cov = points.inducing_moments(distribution)
+    prediction = predictive_moments(distribution, points.view(X))
     for k in range(C):
         upsilon, s, _ = _dense(points, X, k)
         # condition of K_ZZ about 1e4: twelve digits are left of sixteen

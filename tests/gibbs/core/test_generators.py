@@ -28,7 +28,7 @@ def test_polya_gamma_draws_of_a_chain_are_those_of_a_larger_run():
         np.testing.assert_array_equal(sample_polya_gamma(few, tilt[:4]), sample_polya_gamma(many, tilt)[:4])
 
 
-def test_polya_gamma_draws_from_streams_have_the_mean_of_their_law(assert_z):
+def test_polya_gamma_draws_from_streams_have_the_mean_of_their_distribution(assert_z):
     c, rng = np.array([0.0, 1.0, 4.0, 20.0]), spawn_streams(2, ("a",), 8)["a"]
     draws = sample_polya_gamma(rng, np.tile(c, (8, 5000, 1)).reshape(8, -1)).reshape(-1, 4)
     half_c = np.maximum(0.5 * c, 1e-9)

@@ -43,7 +43,7 @@ def test_the_gradient_is_that_of_finite_differences(hyperprior):
     np.testing.assert_allclose(log_density(w, hyperprior).gradient, derivative, rtol=1e-6, atol=1e-7)
 
 
-def test_columns_add_up_each_under_its_own_law():
+def test_columns_add_up_each_under_its_own_distribution():
     w = np.array([[0.3, -2.0, 1.0, 4.0], [5.0, 0.0, -1.0, 2.0]])
     result = joint_log_density(w, HYPERPRIORS)
     parts = [log_density(w[:, j], hyperprior) for j, hyperprior in enumerate(HYPERPRIORS)]
@@ -92,8 +92,8 @@ def test_a_bad_prior_is_refused_by_name(change, message):
 
 def test_lengthscales_have_no_root():
     prior = dict.fromkeys(("variance", "lengthscales", "noise"), ("half-student-t", 4.0, 10.0))
-    laws = check_hyperprior(prior, ("noise", "lengthscales", "variance"), "root")
-    assert {name: hyperprior.root for name, hyperprior in laws.items()} == {
+    distributions = check_hyperprior(prior, ("noise", "lengthscales", "variance"), "root")
+    assert {name: hyperprior.root for name, hyperprior in distributions.items()} == {
         "variance": True,
         "lengthscales": False,
         "noise": True,

@@ -63,7 +63,7 @@ def test_a_two_sided_interval_has_the_moments_of_mpmath(a, b):
 
 
 @pytest.mark.parametrize(("a", "b"), [*((a, INF) for a in ONE_SIDED), *TWO_SIDED])
-def test_univariate_draws_follow_the_truncated_law(rng, assert_z, a, b):
+def test_univariate_draws_follow_the_truncated_distribution(rng, assert_z, a, b):
     x = draw_interval(rng, np.full(20000, a), np.full(20000, b))
     assert np.all(np.isfinite(x))
     assert np.all((x >= a) & (x <= b))
@@ -108,8 +108,8 @@ def test_log_probability_is_that_of_scipy(rng, assert_z, size):
         if k == 0:
             lower, upper = np.zeros(size), np.full(size, INF)
         got = log_probability(rng, tilt(S, lower, upper), target_error=0.002)
-        law = multivariate_normal(np.zeros(size), S, maxpts=100_000 * size, abseps=1e-12, releps=1e-4, seed=1)
-        truth = np.log(law.cdf(upper, lower_limit=lower))
+        distribution = multivariate_normal(np.zeros(size), S, maxpts=100_000 * size, abseps=1e-12, releps=1e-4, seed=1)
+        truth = np.log(distribution.cdf(upper, lower_limit=lower))
         z.append((got.value - truth) / np.hypot(got.standard_error, 1e-4))
         assert got.value <= got.log_bound
     assert_z(z)
@@ -200,19 +200,19 @@ def test_draws_in_two_dimensions_have_the_moments_of_rosenbaum(rng, assert_z):
     assert_z(np.sum(terms[:, 1:] * terms[:, :-1], axis=1) / np.square(terms).sum(axis=1) * np.sqrt(x.shape[0]))
 
 
-def test_draws_of_independent_variables_follow_each_their_own_law(rng):
+def test_draws_of_independent_variables_follow_each_their_own_distribution(rng):
     lower, upper = np.array([-0.5, 2.0, -INF, 6.0]), np.array([1.0, INF, -1.0, 6.5])
     sd = np.array([1.0, 3.0, 0.1, 1.0])
     got = tilt(np.diag(sd**2), lower, upper)
     x = np.empty((4000, 4))
     x[:, got.order] = draw_truncated(rng, got, 4000).white @ got.factor.T
     for k in range(4):
-        law = truncnorm(lower[k] / sd[k], upper[k] / sd[k], scale=sd[k])
-        assert kstest(x[:, k], law.cdf).pvalue > 1e-5  # four tests at Holm's share of 1e-4 over the run
+        distribution = truncnorm(lower[k] / sd[k], upper[k] / sd[k], scale=sd[k])
+        assert kstest(x[:, k], distribution.cdf).pvalue > 1e-5  # four tests at Holm's share of 1e-4 over the run
     assert abs(got.log_bound - interval(lower / sd, upper / sd).log_probability.sum()) < 1e-12  # nothing to tilt
 
 
-def test_a_first_variable_has_the_density_of_the_joint_law(rng):
+def test_a_first_variable_has_the_density_of_the_joint_distribution(rng):
     # equicorrelation 1/2: x_k = (a + b_k)/√2, so p(x_1 | all > 0) follows by quadrature over a
     size = 6
     got = tilt(0.5 * (np.eye(size) + 1.0), 0.0, INF)

@@ -40,7 +40,7 @@ def test_the_excess_solves_the_tail_equation(bound, drop):
 
 
 @pytest.mark.parametrize("bound", [-30.0, -2.0, 0.0, 1.0, 3.0, 6.0, 40.0])
-def test_the_draws_have_the_law_of_a_truncated_normal(rng, bound):
+def test_the_draws_have_the_distribution_of_a_truncated_normal(rng, bound):
     draws = truncated_excess(rng, np.full(40_000, bound)) + bound
 
     def cdf(z):

@@ -55,8 +55,8 @@ def orthant(blocks, y, unit_noise, n):
 
 def log_cdf(S):
     """log P(N(0, S) > 0) by SciPy, to about 1e-4."""
-    law = multivariate_normal(np.zeros(len(S)), S, maxpts=20_000 * len(S), abseps=1e-12, releps=1e-4, seed=3)
-    return float(np.log(law.cdf(np.zeros(len(S)))))
+    distribution = multivariate_normal(np.zeros(len(S)), S, maxpts=20_000 * len(S), abseps=1e-12, releps=1e-4, seed=3)
+    return float(np.log(distribution.cdf(np.zeros(len(S)))))
 
 
 class Grid:

@@ -82,7 +82,7 @@ def margin(likelihood, hypers, X, Z=None, jitter=JITTER):
     return sum(covariance(design, h[:, None])[:, 0] for h in hypers)
 
 
-def laws(names):
+def distributions(names):
     return [Hyperprior(*PRIOR[name], False) for name in names]
 
 
@@ -103,7 +103,7 @@ def grid_posterior(likelihood, epsilon, names, n, per_latent=False, nodes=41, Z=
         for j, name in enumerate(names):
             one[:, columns[name]] = np.exp(w[:, j])
         hypers = [one] * copies
-    log_weight = sum(log_density(w[:, j], law).value for j, law in enumerate(laws(names)))
+    log_weight = sum(log_density(w[:, j], distribution).value for j, distribution in enumerate(distributions(names)))
     both = margin(likelihood, hypers, np.concatenate([X3[:n], X_TEST]), Z)
     # jitter stands at the data alone
     both[:, n, n] -= 0.0 if Z is not None else JITTER * len(hypers)
@@ -183,7 +183,7 @@ def test_chains_agree_with_an_ensemble_on_the_marginal_posterior(assert_z, likel
 
     def log_posterior(w):
         hypers = [np.exp(np.clip(w, -30.0, 30.0))]
-        value = sum(log_density(w[:, j], law).value for j, law in enumerate(laws(names)))
+        value = sum(log_density(w[:, j], distribution).value for j, distribution in enumerate(distributions(names)))
         return value + np.log(evidence(likelihood, margin(likelihood, hypers, X3[:n]), signs, 0.0))
 
     walkers, steps = 64, 400
@@ -311,8 +311,8 @@ def test_the_sweep_leaves_the_joint_distribution_alone_latent_by_latent(
 def test_the_joint_distribution_test_sees_a_forgotten_jacobian(rng, monkeypatch, likelihood, n_classes, epsilon):
     right = hyper_models.joint_log_density
 
-    def forgotten(log_hyper, laws):
-        result = right(log_hyper, laws)
+    def forgotten(log_hyper, distributions):
+        result = right(log_hyper, distributions)
         return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)

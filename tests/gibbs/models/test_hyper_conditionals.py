@@ -1,4 +1,4 @@
-"""Each move of a kernel parameter alone, everything else held, at n = 14: its law on a grid, by brute force.
+"""Each move of a kernel parameter alone, everything else held, at n = 14: its distribution on a grid, by brute force.
 
 The conditionals are written out again here from the definitions (priors from scipy.stats, covariances from inverses,
 likelihoods from normal distribution functions). Chains start there; what a move leaves them at must be there still.
@@ -131,7 +131,7 @@ def log_label(case, y, g, var, u):
     return total
 
 
-class Law:
+class Distribution:
     """A density on a fine grid: inverse and distribution function."""
 
     def __init__(self, w, log_density):
@@ -144,7 +144,7 @@ class Law:
         return np.interp(rng.random(k), self.cdf, self.w)
 
     def z(self, w):
-        """z of averages over independent draws: uniform under the law, so cosines and sines have mean 0, variance ½."""
+        """z of averages over independent draws: uniform where it is theirs, so cosines and sines have variance ½."""
         p = np.interp(w, self.w, self.cdf)
         root = np.sqrt(len(w))
         moments = [(p - 0.5).mean() * np.sqrt(12.0), (np.square(p - 0.5) - 1.0 / 12.0).mean() * np.sqrt(180.0)]
@@ -160,12 +160,12 @@ class Law:
 GRID = np.linspace(-16.0, 9.0, 5001)
 
 
-def law_on_grid(log_density):
-    return Law(GRID, np.concatenate([log_density(part) for part in np.array_split(GRID, 8)]))
+def distribution_on_grid(log_density):
+    return Distribution(GRID, np.concatenate([log_density(part) for part in np.array_split(GRID, 8)]))
 
 
 def prior_width(case):
-    return law_on_grid(lambda w: log_prior(case, w)).width
+    return distribution_on_grid(lambda w: log_prior(case, w)).width
 
 
 # -- data ------------------------------------------------------------------------------------------------------------
@@ -192,20 +192,20 @@ def simulate(rng, case):
 # -- the ancillary move ----------------------------------------------------------------------------------------------
 
 
-def ancillary_law(case, white, u, y):
+def ancillary_distribution(case, white, u, y):
     def log_density(w):
         chol, var = smooth_part(case, case.hyper(w))
         g = np.einsum("kij,lj->kli", chol, white)
         return log_prior(case, w) + log_label(case, y, g, np.repeat(var[:, None], case.n_latents, axis=1), u)
 
-    return law_on_grid(log_density)
+    return distribution_on_grid(log_density)
 
 
 def run_ancillary(rng, case):
-    """(z, start, end, law) of chains that start from the conditional."""
+    """(z, start, end, distribution) of chains that start from the conditional."""
     white, u, y, _ = simulate(rng, case)
-    law, model = ancillary_law(case, white, u, y), case.model(y)
-    start = law.draw(rng, CHAINS)
+    distribution, model = ancillary_distribution(case, white, u, y), case.model(y)
+    start = distribution.draw(rng, CHAINS)
     hyper = case.hyper(start)[:, None]
     for _ in range(MOVES):
         nu = np.broadcast_to(white, (CHAINS, 1, *white.shape))
@@ -216,7 +216,7 @@ def run_ancillary(rng, case):
     np.testing.assert_allclose(g, np.einsum("kij,lj->kli", chol, white), rtol=0, atol=1e-9)
     np.testing.assert_allclose(np.square(sd), np.repeat(var[:, None], case.n_latents, axis=1), rtol=1e-12)
     end = np.log(hyper[:, 0, COLUMNS[case.field]])
-    return law.z(end), start, end, law
+    return distribution.z(end), start, end, distribution
 
 
 ANCILLARY = [
@@ -306,8 +306,8 @@ def test_a_wrong_width_of_the_integrated_constraints_is_seen(rng, monkeypatch, c
 def forget_jacobian(monkeypatch):
     right = hyper_models.joint_log_density
 
-    def forgotten(log_hyper, laws):
-        result = right(log_hyper, laws)
+    def forgotten(log_hyper, distributions):
+        result = right(log_hyper, distributions)
         return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)
@@ -472,28 +472,28 @@ def simulate_sufficient(rng, case):
     return y, f, case.unit
 
 
-def sufficient_law(case, v, extra):
+def sufficient_distribution(case, v, extra):
     def log_density(w):
         hyper = case.hyper(w)
         S = prior_covariance(case, hyper) + (hyper[:, 2, None, None] + extra) * np.eye(14)
         square = np.einsum("li,kil->k", v, np.linalg.solve(S, np.broadcast_to(v.T, (len(w), *v.T.shape))))
         return log_prior(case, w) - 0.5 * square - 0.5 * len(v) * np.linalg.slogdet(S)[1]
 
-    return law_on_grid(log_density)
+    return distribution_on_grid(log_density)
 
 
 def run_sufficient(rng, case):
     y, v, extra = simulate_sufficient(rng, case)
-    law, model = sufficient_law(case, v, extra), case.model(y)
-    start = law.draw(rng, GRADIENT_CHAINS)
-    hyper, size = case.hyper(start)[:, None], np.full((GRADIENT_CHAINS, 1), 0.4 * law.width)
+    distribution, model = sufficient_distribution(case, v, extra), case.model(y)
+    start = distribution.draw(rng, GRADIENT_CHAINS)
+    hyper, size = case.hyper(start)[:, None], np.full((GRADIENT_CHAINS, 1), 0.4 * distribution.width)
     values = np.broadcast_to(v, (GRADIENT_CHAINS, 1, *v.shape))
     more = extra if np.ndim(extra) == 0 else np.broadcast_to(extra, (GRADIENT_CHAINS, 1, 14))
     for _ in range(GRADIENT_MOVES):
         hyper, acceptance, refused = model.sufficient_move(rng, hyper, values, more, size)
     assert not refused.any()
     end = np.log(hyper[:, 0, COLUMNS[case.field]])
-    return law.z(end), start, end, acceptance
+    return distribution.z(end), start, end, acceptance
 
 
 SUFFICIENT = [

@@ -76,7 +76,7 @@ def test_the_path_is_that_of_leapfrog_steps_on_the_conditional_given_the_latent_
 @pytest.mark.verifies(
     "riihimaki2013",
     "u4.2.1-hmc",
-    route="draws of the joint law of θ and f, Monte Carlo z-test",
+    route="draws of the joint distribution of θ and f, Monte Carlo z-test",
     resolves=0.05,
 )
 def test_exact_draws_of_the_parameters_given_the_latent_values_stay_exact(rng, assert_z):
@@ -93,7 +93,7 @@ def test_exact_draws_of_the_parameters_given_the_latent_values_stay_exact(rng, a
         hyper, acceptance, refused = model(5).sufficient_move(rng, hyper, values, 0.0, np.full((chains, 1), 0.25))
         assert not refused.any()
     after = np.log(hyper[:, 0, :3])
-    # with f, each pair (θ, f) is a draw of the joint law before and after: paired differences have mean zero
+    # with f, each pair (θ, f) is a draw of the joint distribution before and after: paired differences have mean zero
     white = np.stack([np.square(np.linalg.solve(np.linalg.cholesky(covariance(one)), f[k])).mean() for k, one in
                       enumerate(after)])  # fmt: skip
     before = np.stack([np.square(np.linalg.solve(np.linalg.cholesky(covariance(one)), f[k])).mean() for k, one in

@@ -159,9 +159,9 @@ def test_a_lengthscale_with_much_said_about_it_agrees_with_its_posterior(assert_
 
 def test_orthants_of_the_grid_agree_with_another_routine():
     S = covariance(np.array([-0.7]), BINARY["X"], False)[:, :8, :8] + np.eye(8)
-    law = multivariate_normal(np.zeros(8), S[0], seed=np.random.RandomState(1), maxpts=200_000, abseps=1e-6)
+    distribution = multivariate_normal(np.zeros(8), S[0], seed=np.random.RandomState(1), maxpts=200_000, abseps=1e-6)
     # quasi Monte Carlo errors of either; the probability is about 0.02
-    np.testing.assert_allclose(orthant(S, 8)[1][0], law.cdf(np.zeros(8)), rtol=2e-3)
+    np.testing.assert_allclose(orthant(S, 8)[1][0], distribution.cdf(np.zeros(8)), rtol=2e-3)
 
 
 def forgotten_labels(monkeypatch):

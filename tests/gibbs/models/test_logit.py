@@ -151,7 +151,8 @@ def test_the_fitc_draws_have_the_dense_joint_mean_and_covariance():
 
 
 # Geweke (2004): y and ω are drawn jointly given f, then f given both. Many chains start from the prior, so every
-# sweep of every chain has the prior as its law if the conditionals are right; chains are independent of each other.
+# sweep of every chain has the prior as its distribution if the conditionals are right; chains are independent of each
+# other.
 N_CHAINS, N_SWEEPS = 3000, 12
 
 
@@ -190,7 +191,8 @@ def expected_under_prior(K):
 
 
 def z_of(sums, K):
-    # y f uses the latent drawn after y, ω f the latent drawn after ω: both pairs have the joint law of the model
+    # y f uses the latent drawn after y, ω f the latent drawn after ω: both pairs have the joint distribution of the
+    # model
     return (sums.mean(axis=0) - expected_under_prior(K)) / (sums.std(axis=0, ddof=1) / np.sqrt(len(sums)))
 
 
@@ -262,7 +264,7 @@ def test_the_joint_distribution_test_sees_a_dropped_conditional_variance(rng):
 
 @pytest.mark.parametrize("move", ["scale", "ellipse"])
 def test_a_further_move_alone_leaves_the_posterior_alone(rng, assert_z, quadrature_posterior, move):
-    # chains start from exact posterior draws of a grid and take a few moves: their law must not change
+    # chains start from exact posterior draws of a grid and take a few moves: their distribution must not change
     K, y = np.array([[6.0, 2.0], [2.0, 9.0]]), np.array([1.0, 1.0])
     truth = quadrature_posterior(K, y, 0.05)
     chol, r = np.linalg.cholesky(K), 40_000

@@ -153,7 +153,7 @@ def test_the_moves_leave_the_posterior_alone(rng, assert_z, move):
 
 
 def test_a_path_accepted_without_its_potential_energy_is_seen(rng):
-    # the power of the test above: with half of the energy the law moves
+    # the power of the test above: with half of the energy the distribution moves
     model = prepared(noise=0.05)
     sampler = sampler_of(model, 1.8)
     before, fresh = (exact_white(rng, model, 6_000) for _ in range(2))

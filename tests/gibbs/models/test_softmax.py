@@ -77,10 +77,10 @@ def z_of(actual, rng, cov):
 
 
 COV = kernels(X2, X2, VARIANCES) + NOISE * np.eye(2)
-LAW = shift_distribution(COV)
+DISTRIBUTION = shift_distribution(COV)
 
 
-def joint_sweep(rng, f, y, distribution=LAW):
+def joint_sweep(rng, f, y, distribution=DISTRIBUTION):
     """All moves, as a run makes them."""
     target = make_target(COV, y)
     white = to_white(f[None], target)
@@ -99,7 +99,7 @@ def test_the_sampler_leaves_the_joint_distribution_alone_and_moves_every_count(r
 
 def shift_of_the_prior(rng, f, y):
     """The common shift drawn with the covariance of one class in place of the conditional one."""
-    return joint_sweep(rng, f, y, ShiftDistribution(LAW.weights, COV[1], np.linalg.cholesky(COV[1])))
+    return joint_sweep(rng, f, y, ShiftDistribution(DISTRIBUTION.weights, COV[1], np.linalg.cholesky(COV[1])))
 
 
 def wrong_side(rng, f, y):

@@ -69,7 +69,7 @@ def given_indicators(rng, K, y, indicator, r):
 
 
 @pytest.mark.parametrize("indicator", [[False, False, False], [False, True, False], [True, True, True]])
-def test_the_components_keep_the_law_given_the_indicators(rng, assert_z, indicator):
+def test_the_components_keep_the_distribution_given_the_indicators(rng, assert_z, indicator):
     K, y, r = prior(VARIANCES, X3), np.array([1, 0, 2]), 10_000
     f, fresh = (given_indicators(rng, K, y, np.array(indicator), r) for _ in range(2))
     marks = np.tile(indicator, (r, 1))
@@ -86,10 +86,10 @@ def test_a_component_alone_has_the_moments_of_its_univariate_conditional(rng, as
     got = draw_components(rng, f, np.linalg.inv(K), y, np.zeros((r, 1), dtype=bool))
     from scipy.stats import truncnorm
 
-    law = truncnorm(0.25, np.inf, scale=2.0)
-    assert_z((got[:, 0, 0].mean() - law.mean()) / (law.std() / np.sqrt(r)))
-    square = np.square(got[:, 0, 0] - law.mean())
-    assert_z((square.mean() - law.var()) / (square.std() / np.sqrt(r)))
+    distribution = truncnorm(0.25, np.inf, scale=2.0)
+    assert_z((got[:, 0, 0].mean() - distribution.mean()) / (distribution.std() / np.sqrt(r)))
+    square = np.square(got[:, 0, 0] - distribution.mean())
+    assert_z((square.mean() - distribution.var()) / (square.std() / np.sqrt(r)))
 
 
 # -- Geweke's joint-distribution test --------------------------------------------------------------------------------

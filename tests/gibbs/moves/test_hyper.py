@@ -7,7 +7,7 @@ from gibbs.core.hyperpriors import Hyperprior, LogDensity, log_density
 from gibbs.models.hyper_covariance import log_normal_density, make_design
 from gibbs.moves.hyper import hamiltonian_move, slice_move
 
-LAW = Hyperprior("half-student-t", 4.0, 2.0, False)
+DISTRIBUTION = Hyperprior("half-student-t", 4.0, 2.0, False)
 X = np.array([[0.0], [0.4], [1.5], [2.0]])
 V = np.array([[[[0.5, 0.9, -1.2, -0.4]]]])
 DESIGN = make_design(X, X[:0], None, np.array([1e-3]))
@@ -21,7 +21,7 @@ def conditional(column, forgotten=False):
         hyper = np.broadcast_to(BASE, (*w.shape[:-1], 1, 3)).copy()
         hyper[..., 0, column] = np.exp(w[..., 0])
         values = np.broadcast_to(V, (w.shape[0], 1, 1, 4))
-        result, prior = log_normal_density(DESIGN, hyper, values), log_density(w[..., 0], LAW)
+        result, prior = log_normal_density(DESIGN, hyper, values), log_density(w[..., 0], DISTRIBUTION)
         value, derivative = result.value[:, 0] + prior.value, result.gradient[:, 0, column] + prior.gradient
         if forgotten:
             value, derivative = value - w[..., 0], derivative - 1.0

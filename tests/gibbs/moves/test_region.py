@@ -38,7 +38,7 @@ def z_between(a, b):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.1, 0.6])
-def test_the_move_leaves_the_law_of_a_cut_gaussian_alone(rng, assert_z, epsilon):
+def test_the_move_leaves_the_distribution_of_a_cut_gaussian_alone(rng, assert_z, epsilon):
     S = covariance()
     h, fresh = (exact_draws(rng, S, Y, epsilon, R) for _ in range(2))
     for _ in range(3):
@@ -66,8 +66,8 @@ def test_a_reflection_along_the_wrong_covariance_is_seen(rng):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_chains_with_covariances_of_their_own_keep_each_its_law(rng, assert_z, epsilon):
-    # two kinds of chains in turn, each against draws from its own law
+def test_chains_with_covariances_of_their_own_keep_each_its_distribution(rng, assert_z, epsilon):
+    # two kinds of chains in turn, each against draws from its own distribution
     S = np.stack([covariance(), covariance(seed=2)])
     kind = np.arange(R) % 2
     own, chol = S[kind], np.linalg.cholesky(S)[kind]

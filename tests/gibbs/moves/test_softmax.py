@@ -67,7 +67,7 @@ def test_contrasts_are_orthonormal_and_blind_to_a_common_shift():
 
 
 @pytest.mark.parametrize("variances", [VARIANCES, np.full(3, 4.0)])
-def test_the_shift_has_the_dense_law_given_the_contrasts(rng, variances):
+def test_the_shift_has_the_dense_distribution_given_the_contrasts(rng, variances):
     cov = prior(variances)
     distribution = shift_distribution(cov)
     precision = np.linalg.inv(cov)

@@ -115,7 +115,7 @@ def test_predictions_are_conditionals_of_the_joint_prior_and_means_of_the_link(d
     cross = covariance(np.vstack([tests, X]), h)[:2, 2:]
     K_inv = np.linalg.inv(covariance(X, h))
     got = predict_laplace_binary(fit, X, y, tests, link)
-    # E and Var of f_* by the two laws of total expectation, K inverted at a condition below 1e3
+    # E and Var of f_* by the two distributions of total expectation, K inverted at a condition below 1e3
     np.testing.assert_allclose(got.latent_mean, cross @ K_inv @ fit.latent_mean, rtol=0, atol=1e-9)
     inner = K_inv - K_inv @ fit.latent_cov @ K_inv
     var = h.variance + h.noise - np.einsum("tn,nm,tm->t", cross, inner, cross)

@@ -24,7 +24,7 @@ def gaussian(rng, c, log_variance, correlated=True):
 
 
 def differences(mean, cov, k):
-    """Law of f_k - f_j plus unit noises of both classes, j ascending."""
+    """Distribution of f_k - f_j plus unit noises of both classes, j ascending."""
     A = np.eye(len(mean))[k] - np.delete(np.eye(len(mean)), k, axis=0)
     return A @ mean, A @ (cov + np.eye(len(mean))) @ A.T
 

@@ -175,10 +175,13 @@ def pair_by_quadrature(mean, cov):
 def test_three_classes_are_exact_at_any_variance(s, log_variance, margin):
     cov = np.exp(log_variance) * s.cavity_cov / np.mean(np.diag(s.cavity_cov))
     mean = margin * np.sqrt(np.exp(log_variance)) * np.array([-0.3, 0.6, -0.4])
-    law = augmented_tilted(mean, cov, Y)
-    mean_h, cov_h = law.B_tilde.T @ law.mu_w, law.B_tilde.T @ law.Sigma_w @ law.B_tilde + np.eye(2)
+    distribution = augmented_tilted(mean, cov, Y)
+    mean_h, cov_h = (
+        distribution.B_tilde.T @ distribution.mu_w,
+        distribution.B_tilde.T @ distribution.Sigma_w @ distribution.B_tilde + np.eye(2),
+    )
     log_p, first, second = pair_by_quadrature(mean_h, cov_h)
-    gain = (law.Sigma_w @ law.B_tilde)[:3] @ np.linalg.inv(cov_h)
+    gain = (distribution.Sigma_w @ distribution.B_tilde)[:3] @ np.linalg.inv(cov_h)
     got = tilted_multinomial_probit(mean, cov, Y)
     # the quadrature's 1e-12, and what the covariances cancel
     assert np.log(got.norm) == pytest.approx(log_p, rel=0, abs=1e-10)

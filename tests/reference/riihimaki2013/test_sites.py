@@ -113,7 +113,7 @@ def test_tilted_moments_of_two_classes():
 
 
 @pytest.mark.verifies("riihimaki2013", "7", route="one entry at a time, and covariance of the differences")
-def test_augmented_law_and_differences(model, rng):
+def test_augmented_distribution_and_differences(model, rng):
     s = model
     w = augmented_tilted(s.cavity_mean, s.cavity_cov, Y)
     np.testing.assert_array_equal(w.mu_w, [*s.cavity_mean, 0.0])

@@ -47,12 +47,12 @@ def test_the_log_normaliser_is_minus_the_log_density_at_zero(model):
 def test_a_scaled_factor_integrates_to_z_under_its_cavity(model):
     s = model
     i, y, k = 1, 1, 2
-    laws, log_integral = [], 0.0
+    distributions, log_integral = [], 0.0
     for j, mean, cov, c1, c2 in ((y, s.mean, s.cov, 0.3, 0.6), (k, s.mean_other, s.cov_other, 0.2, -0.5)):
         u = s.upsilon[j, i]
         c1 /= u @ cov @ u
         left = cavity(mean, cov, u, c1, c2)
-        laws.append((left, Cavity(mean, cov)))
+        distributions.append((left, Cavity(mean, cov)))
         a, v = u @ left.mean, u @ left.cov @ u
         reach = (a - 12 * np.sqrt(v), a + 12 * np.sqrt(v))
         part = quad(
@@ -61,7 +61,10 @@ def test_a_scaled_factor_integrates_to_z_under_its_cavity(model):
         log_integral += np.log(part)
     log_z = -0.8
     wanted = log_z - log_integral  # s̃ times the integral is Z
-    cavities, q = [law[0] for law in laws], [law[1] for law in laws]
+    cavities, q = (
+        [distribution[0] for distribution in distributions],
+        [distribution[1] for distribution in distributions],
+    )
     got = factor_log_scale(log_z, [natural(*c) for c in cavities], [natural(*c) for c in q])
     assert got == pytest.approx(wanted, rel=1e-8, abs=0)  # the quadrature asks for 1.5e-8
     by_moments = factor_log_scale_from_moments(log_z, cavities, q)

@@ -81,7 +81,7 @@ def tilted_on_the_line(pair, which):
         for p in range(3)
     )
     w_mean, w_var = first / z, second / z - (first / z) ** 2
-    gain = cov @ u / v  # given the projection the rest keeps its cavity law
+    gain = cov @ u / v  # given the projection the rest keeps its cavity distribution
     return z, mean + gain * (w_mean - a), cov + np.outer(gain, gain) * (w_var - v)
 
 
@@ -184,7 +184,7 @@ def test_derivatives_of_the_log_normaliser(pair):
 @pytest.mark.verifies("villacampa2017", "44", route="quadrature over the projection")
 @pytest.mark.verifies("villacampa2017", "45", route="quadrature over the projection")
 @pytest.mark.verifies("villacampa2017", "46", route="quadrature over the projection")
-def test_moments_of_the_tilted_law(pair):
+def test_moments_of_the_tilted_distribution(pair):
     alpha, beta, b = quantities(pair)
     for which, derivative in ((0, dlogz_dmean_label), (1, dlogz_dmean_other)):
         mean, cov, u, _ = pair[which]
@@ -225,7 +225,7 @@ def test_coefficients_of_the_refined_factor(pair):
         mean, cov, u, _ = pair[which]
         _, hat_mean, hat_cov = tilted_on_the_line(pair, which)
         a, v, hat_a, hat_v = u @ mean, u @ cov @ u, u @ hat_mean, u @ hat_cov @ u
-        c1, c2 = 1.0 / hat_v - 1.0 / v, hat_a / hat_v - a / v  # both laws seen along υ
+        c1, c2 = 1.0 / hat_v - 1.0 / v, hat_a / hat_v - a / v  # both distributions seen along υ
         assert update_c1(alpha, beta, b, u, cov) == pytest.approx(c1, rel=1e-8, abs=0)
         args = beta, b, c1, u, mean, cov
         assert (update_c2_other if which else update_c2_label)(*args) == pytest.approx(c2, rel=1e-8, abs=0)
@@ -260,14 +260,14 @@ def test_refinement_of_all_factors(model):
             if k == y:
                 assert [part[i, k] for part in got.coefficients] == [0.0] * 4
                 continue
-            laws = []
+            distributions = []
             for j, c1, c2 in ((y, s.c1_label[i, k], s.c2_label[i, k]), (k, s.c1_other[i, k], s.c2_other[i, k])):
                 u = s.upsilon[j, i]
                 cov = np.linalg.inv(np.linalg.inv(q.cov[j]) - c1 * np.outer(u, u))
-                laws.append((cov @ (np.linalg.solve(q.cov[j], q.mean[j]) - c2 * u), cov, u, s.cond_var[j, i]))
+                distributions.append((cov @ (np.linalg.solve(q.cov[j], q.mean[j]) - c2 * u), cov, u, s.cond_var[j, i]))
             for which, places in ((0, (0, 1)), (1, (2, 3))):
-                mean, cov, u, _ = laws[which]
-                z, hat_mean, hat_cov = tilted_on_the_line(laws, which)
+                mean, cov, u, _ = distributions[which]
+                z, hat_mean, hat_cov = tilted_on_the_line(distributions, which)
                 a, v, hat_a, hat_v = u @ mean, u @ cov @ u, u @ hat_mean, u @ hat_cov @ u
                 # a difference of nearly equal precisions where the projection is short
                 accuracy = 1e-9 * (1.0 + 1.0 / v)

@@ -210,11 +210,11 @@ def test_unnormalised_posteriors_of_the_inducing_values(model):
     prior = sum(multivariate_normal.logpdf(u, cov=K) for u, K in zip(s.inducing_values, s.K_ZZ, strict=True))
     exact = pairwise = prior
     for i in range(s.n):
-        laws = np.array([conditional_by_joint(s, k, i) for k in range(s.C)])
-        exact += np.log(all_below_label(laws[:, 0], laws[:, 1], s.y[i]))
+        distributions = np.array([conditional_by_joint(s, k, i) for k in range(s.C)])
+        exact += np.log(all_below_label(distributions[:, 0], distributions[:, 1], s.y[i]))
         for k in range(s.C):
             if k != s.y[i]:
-                gap = laws[s.y[i]] + laws[k] * [-1, 1]
+                gap = distributions[s.y[i]] + distributions[k] * [-1, 1]
                 pairwise += norm.logcdf(gap[0] / np.sqrt(gap[1]))
     data = s.inducing_values, s.y, s.k_xx, s.K_XZ, s.K_ZZ
     assert fitc_inducing_posterior(*data) == pytest.approx(exact, rel=1e-8, abs=0)  # the bivariate normal's accuracy

@@ -119,9 +119,11 @@ def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(mo
     q = method.posterior(sites, K)
     batch = np.array([0, 2, 3])
     got = method.gradients(s.X, State(sites, q, prior, K), batch)
-    laws = distributions_of(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
+    distributions = distributions_of(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for field, directions in hyper_directions(s.X, s.Z, s.variance, s.lengthscales).items():
-        wanted = [minibatch_log_evidence_gradient(laws, s.y, s.K_ZZ, direction, batch) for direction in directions]
+        wanted = [
+            minibatch_log_evidence_gradient(distributions, s.y, s.K_ZZ, direction, batch) for direction in directions
+        ]
         np.testing.assert_allclose(got[field].ravel(), wanted, rtol=1e-8, atol=1e-10)
 
 
@@ -182,9 +184,9 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
         return pairwise.value(end.sites, end.posterior, K).log_evidence
 
     directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
-    laws = distributions_of(of_ep.sites, of_ep.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
+    distributions = distributions_of(of_ep.sites, of_ep.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for field, entry in wanted:
-        got = ep_log_evidence_gradient(laws, s.y, s.K_ZZ, directions[field][entry])
+        got = ep_log_evidence_gradient(distributions, s.y, s.K_ZZ, directions[field][entry])
         assert got == pytest.approx(difference(anew_of_ep, prior, field, entry), rel=1e-6, abs=1e-8)
     # what is printed, from its parts: (63) and the direct dependence of every log Z under the cavities of SEP
     cavities, q = method.cavities(run.sites, K), run.posterior

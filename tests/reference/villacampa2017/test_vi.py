@@ -52,7 +52,7 @@ def test_the_first_line_of_the_bound_lacks_its_logarithm():
 
 
 @pytest.mark.verifies("villacampa2017", "14", route="equality for the exact posterior of a Gaussian likelihood")
-def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_law():
+def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_distribution():
     K = np.array([[[1.3]], [[0.8]]])
     target, var = np.array([0.7, -0.4]), np.array([0.5, 0.9])
 
@@ -135,11 +135,11 @@ def test_the_variational_objective(model):
     s = model
     posterior = Gaussians(np.stack([s.mean, s.mean_other, 0.5 * s.mean]), np.stack([s.cov, s.cov_other, 0.7 * s.cov]))
     data = 0.0
-    laws = vi_latent_marginal(posterior, s.k_xx, s.K_XZ, s.K_ZZ)
+    distributions = vi_latent_marginal(posterior, s.k_xx, s.K_XZ, s.K_ZZ)
     for i, y in enumerate(s.y):
         others = [k for k in range(3) if k != y]
-        cov = np.diag(laws.var[i, others]) + laws.var[i, y]
-        win = bivariate_normal_cdf(laws.mean[i, y] - laws.mean[i, others], cov)
+        cov = np.diag(distributions.var[i, others]) + distributions.var[i, y]
+        win = bivariate_normal_cdf(distributions.mean[i, y] - distributions.mean[i, others], cov)
         data += win * np.log(1 - EPSILON + EPSILON / 3) + (1 - win) * np.log(EPSILON / 3)
     divergence = 0.0
     for m, S, K in zip(posterior.mean, posterior.cov, s.K_ZZ, strict=True):
@@ -150,7 +150,7 @@ def test_the_variational_objective(model):
     assert got == pytest.approx(data - divergence, rel=1e-8, abs=0)  # the bivariate normal's accuracy
 
 
-@pytest.mark.verifies("villacampa2017", "15", route="below the outer bound of the same law, two classes")
+@pytest.mark.verifies("villacampa2017", "15", route="below the outer bound of the same distribution, two classes")
 def test_the_inner_bound_is_below_the_outer_one():
     K = np.array([[[1.2]], [[0.9]]])
     K_XZ = np.array([[[0.9], [0.4]], [[0.8], [-0.5]]])
@@ -166,7 +166,7 @@ def test_the_inner_bound_is_below_the_outer_one():
     outer = vi_outer_bound(posterior, log_likelihood, K, 30)
     inner = variational_elbo(posterior, y, k_xx, K_XZ, K, EPSILON)
     assert inner < outer - 0.05
-    # the same law without Jensen's second step: the difference of both is that of the data terms
+    # the same distribution without Jensen's second step: the difference of both is that of the data terms
     marginal = vi_latent_marginal(posterior, k_xx, K_XZ, K)
     win = norm.cdf(np.array([1, -1]) * (marginal.mean[:, 0] - marginal.mean[:, 1]) / np.sqrt(marginal.var.sum(axis=1)))
     data = np.sum(win * np.log(1 - EPSILON / 2) + (1 - win) * np.log(EPSILON / 2))

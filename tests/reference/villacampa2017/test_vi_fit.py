@@ -35,7 +35,7 @@ def problem(n=6, C=2, m=2, d=1, seed=4):
     return rng.normal(size=(n, d)) + 0.8 * y[:, None], y, prior
 
 
-def law(C, m, seed=1):
+def distribution(C, m, seed=1):
     """A q of no special kind."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(C, m, m))
@@ -67,7 +67,7 @@ def test_derivatives_of_the_label_probability():
 
 def test_the_natural_gradient_is_the_derivative_in_expectation_parameters():
     X, y, prior = problem(n=5, C=3)
-    K, q, rows = prior_matrices(X, prior), law(3, 2), np.arange(5)
+    K, q, rows = prior_matrices(X, prior), distribution(3, 2), np.arange(5)
     target = natural_target(q, K, expected_terms(q, K, y, EPSILON, rows), rows)
     present = natural_parameters(q)
 
@@ -94,7 +94,7 @@ def test_the_natural_gradient_is_the_derivative_in_expectation_parameters():
 
 
 def test_the_length_of_a_step_is_that_of_the_divergence():
-    q = law(2, 3)
+    q = distribution(2, 3)
     rng = np.random.default_rng(3)
     change = 1e-4 * rng.normal(size=(2, 3, 3))
     direction = Natural(change + change.transpose(0, 2, 1), change[:, 0])
@@ -164,7 +164,7 @@ def test_the_ascent_ends_where_no_direction_leads_up():
 def test_predictions_mix_the_winner_with_a_label_at_random():
     _, _, prior = problem(C=3)
     T = np.array([[0.3], [-1.0]])
-    K, q = prior_matrices(T, prior), law(3, 2)
+    K, q = prior_matrices(T, prior), distribution(3, 2)
     got = predict(q, T, prior, EPSILON)
     mean = np.einsum("kim,km->ik", K.upsilon, q.mean)
     var = K.cond_var.T + np.einsum("kim,kml,kil->ik", K.upsilon, q.cov, K.upsilon)
@@ -205,7 +205,7 @@ def test_a_larger_set_of_inducing_inputs_gives_no_lower_bound():
 
 def test_the_gradient_is_that_of_the_bound_with_q_held():
     X, y, prior = problem(n=5, C=3, d=2)
-    q = law(3, 2)
+    q = distribution(3, 2)
     gradients = vi_gradients(X, y, prior, q, EPSILON)
     for name in FIELDS:
         value = getattr(prior, name)
@@ -222,7 +222,7 @@ def test_the_gradient_is_that_of_the_bound_with_q_held():
 
 def test_a_mini_batch_gradient_is_that_of_its_own_estimate_and_batches_average_to_the_whole():
     X, y, prior = problem(n=6)
-    q = law(2, 2)
+    q = distribution(2, 2)
     whole = vi_gradients(X, y, prior, q, EPSILON)
     parts = [vi_gradients(X, y, prior, q, EPSILON, rows) for rows in (np.array([0, 1, 4]), np.array([2, 3, 5]))]
     for name in FIELDS:

@@ -121,7 +121,7 @@ def tilted_by_quadrature(s, i):
         p /= np.sum(p)
         first = p @ w
         second = p @ (w - first) ** 2
-        gain = cavity.cov[k] @ s.upsilon[k, i] / v[k]  # given its projection the rest keeps its cavity law
+        gain = cavity.cov[k] @ s.upsilon[k, i] / v[k]  # given its projection the rest keeps its cavity distribution
         means.append(cavity.mean[k] + gain * (first - a[k]))
         covs.append(cavity.cov[k] + np.outer(gain, gain) * (second - v[k]))
     return np.log(z), Gaussians(np.array(means), np.array(covs))
@@ -327,7 +327,7 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
         np.testing.assert_allclose(printed - shift, extra * u, **close)
         told_apart("villacampa2020", "A.19", printed, by_derivatives)
         assert update_c2_as_printed(*at, s.alpha) - c2 == pytest.approx(extra / s.alpha, rel=1e-6, abs=0)
-        # below (A.19): the precision is added to the cavity's; added to that of q it is another law
+        # below (A.19): the precision is added to the cavity's; added to that of q it is another distribution
         added = np.linalg.inv(s.cov[k]) + precision
         assert np.max(np.abs(added - np.linalg.inv(tilted.cov[k]))) > 1e-3
 

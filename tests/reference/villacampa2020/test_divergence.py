@@ -115,10 +115,10 @@ def test_at_one_half_the_divergence_is_symmetric_and_a_distance_of_roots():
 @pytest.mark.parametrize("alpha", [0.3, 0.8])
 def test_the_geometric_mixture_of_gaussians_is_gaussian(alpha):
     got = geometric_tilted(gaussian_log_density(*P), gaussian_log_density(*Q), alpha, *REACH)
-    normaliser, law = overlap(P, Q, alpha)
+    normaliser, distribution = overlap(P, Q, alpha)
     assert got.normaliser == pytest.approx(normaliser, rel=1e-10, abs=0)  # quadrature to 1e-11
     at = [-2.0, 0.1, 1.7]
-    wanted = [gaussian_log_density(*law)(x) for x in at]
+    wanted = [gaussian_log_density(*distribution)(x) for x in at]
     np.testing.assert_allclose([got.log_density(x) for x in at], wanted, rtol=1e-9, atol=1e-10)
 
 

@@ -156,9 +156,11 @@ def test_many_data_take_the_tied_objective_to_the_reparameterised_one(small):
     assert gaps[0] / gaps[1] == pytest.approx(10.0, rel=1e-3)  # first order in 1/n, the second is 1e-4 of it
 
 
-def densities(laws, points):
+def densities(distributions, points):
     """Σ_k -½ P u² + b u at inducing values (r, C, m)."""
-    return np.array([sum(-0.5 * u @ P @ u + u @ b for u, P, b in zip(row, *laws, strict=True)) for row in points])
+    return np.array(
+        [sum(-0.5 * u @ P @ u + u @ b for u, P, b in zip(row, *distributions, strict=True)) for row in points]
+    )
 
 
 @pytest.mark.verifies(

@@ -31,15 +31,15 @@ def tilted_moments(cavity, i, s, alpha):
     var = np.array([s.cond_var[k, i] + s.upsilon[k, i] @ cavity.cov[k] @ s.upsilon[k, i] for k in range(s.C)])
     z = log_expected_power(mean, var, int(s.y[i]), s.epsilon, alpha)
     gain = np.stack([cavity.cov[k] @ s.upsilon[k, i] for k in range(s.C)])
-    law = Gaussians(
+    distribution = Gaussians(
         cavity.mean + gain * z.d_mean[:, None],
         cavity.cov + gain[:, :, None] * gain[:, None, :] * z.d2_mean[:, None, None],
     )
-    return law.mean, second_moments(law)
+    return distribution.mean, second_moments(distribution)
 
 
 @pytest.mark.parametrize(("method", "alpha"), [("apep", 0.4), ("apep", 1.0), ("rpapep", 0.4)])
-def test_at_the_optimum_q_has_the_average_moments_of_all_tilted_laws(model, prior, method, alpha):
+def test_at_the_optimum_q_has_the_average_moments_of_all_tilted_distributions(model, prior, method, alpha):
     s = model
     fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=alpha)
     assert fit.converged
@@ -51,8 +51,8 @@ def test_at_the_optimum_q_has_the_average_moments_of_all_tilted_laws(model, prio
     each = [tilted_moments(cavity, i, s, alpha) for i in range(s.n)]
     if method == "rpapep":
         left = 1.0 - alpha / (s.n + 1)
-        law = moments_of(Natural(left * theta.precision + alpha * p.precision, left * theta.shift))
-        each.append((law.mean, second_moments(law)))
+        distribution = moments_of(Natural(left * theta.precision + alpha * p.precision, left * theta.shift))
+        each.append((distribution.mean, second_moments(distribution)))
     # the residual is 1e-10 in units of q, whose variances reach a hundred
     np.testing.assert_allclose(np.mean([m for m, _ in each], axis=0), fit.posterior.mean, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(

@@ -67,19 +67,19 @@ def log_power_of_ratio(s, i):
     y, C = int(s.y[i]), s.C
     high, low = (1 - s.epsilon + s.epsilon / C) ** s.alpha, (s.epsilon / C) ** s.alpha
     steps = np.linspace(-9.0, 9.0, 361)
-    laws = []
+    distributions = []
     for k in range(C):
         u = s.upsilon[k, i]
         p, q = u @ s.mean[k], u @ s.cov[k] @ u
         w = p + np.sqrt(q) * steps
         weight = norm.pdf(steps) * np.exp(s.alpha * (0.5 * s.c1[i, k] * w**2 - s.c2[i, k] * w)) * (steps[1] - steps[0])
-        laws.append((w, weight, np.sqrt(s.cond_var[k, i])))
+        distributions.append((w, weight, np.sqrt(s.cond_var[k, i])))
     t = np.linspace(-25.0, 25.0, 2001)
     inside = np.ones_like(t)
-    for k, (w, weight, sd) in enumerate(laws):
+    for k, (w, weight, sd) in enumerate(distributions):
         z = (t[:, None] - w) / sd
         inside *= (norm.pdf(z) / sd if k == y else ndtr(z)) @ weight
-    masses = np.prod([np.sum(weight) for _, weight, _ in laws])
+    masses = np.prod([np.sum(weight) for _, weight, _ in distributions])
     return np.log(low * masses + (high - low) * np.sum(inside) * (t[1] - t[0]))
 
 
@@ -107,7 +107,10 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         got = site_log_normaliser(rows[-1][1], natural_parameters(cavity), theta)
         assert got == pytest.approx(wanted, **CLOSE)
         assert site_log_normaliser_from_moments(rows[-1][1], cavity, q) == pytest.approx(wanted, **CLOSE)
-        g = [sum(gaussian_log_normaliser(*law) for law in zip(*laws, strict=True)) for laws in (cavity, q)]
+        g = [
+            sum(gaussian_log_normaliser(*distribution) for distribution in zip(*distributions, strict=True))
+            for distributions in (cavity, q)
+        ]
         printed = site_log_normaliser_as_printed(wanted, *g)
         assert printed == pytest.approx(wanted + g[0] - g[1], rel=1e-12, abs=0)
         assert abs(printed - wanted) > 1e-2
@@ -134,7 +137,7 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         np.testing.assert_allclose(left.precision + steps, theta.precision, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(left.shift + shifts, theta.shift, rtol=1e-9, atol=1e-10)
         printed = log_tilted(s, i, narrow) - g[1]
-        printed += sum(gaussian_log_normaliser(*law) for law in zip(*narrow, strict=True))
+        printed += sum(gaussian_log_normaliser(*distribution) for distribution in zip(*narrow, strict=True))
         assert abs(printed - wanted) > 1e-2
         told_apart("villacampa2020", "u30-efficient-scale", printed, got)
     each = np.zeros(s.n)
@@ -182,18 +185,23 @@ def log_evidence_with_matrices_held(s, K_ZZ, K_XZ, k_xx, sites):
     def moments(P, b):
         return np.linalg.solve(P, b), np.linalg.inv(P)
 
-    def g(law):
-        return 0.5 * np.linalg.slogdet(law[1])[1] + 0.5 * law[0] @ np.linalg.solve(law[1], law[0])
+    def g(distribution):
+        return 0.5 * np.linalg.slogdet(distribution[1])[1] + 0.5 * distribution[0] @ np.linalg.solve(
+            distribution[1], distribution[0]
+        )
 
     whole = [
         moments(np.linalg.inv(K_ZZ[k]) + sum(P[k] for P, _ in sites), sum(b[k] for _, b in sites)) for k in range(s.C)
     ]
-    parts = sum(g(law) for law in whole) - 0.5 * np.sum(np.linalg.slogdet(K_ZZ)[1])
+    parts = sum(g(distribution) for distribution in whole) - 0.5 * np.sum(np.linalg.slogdet(K_ZZ)[1])
     each = []
     for i, (P, b) in enumerate(sites):
         cavity = [
-            moments(np.linalg.inv(law[1]) - s.alpha * P[k], np.linalg.solve(law[1], law[0]) - s.alpha * b[k])
-            for k, law in enumerate(whole)
+            moments(
+                np.linalg.inv(distribution[1]) - s.alpha * P[k],
+                np.linalg.solve(distribution[1], distribution[0]) - s.alpha * b[k],
+            )
+            for k, distribution in enumerate(whole)
         ]
         mean = np.array([upsilon[k, i] @ cavity[k][0] for k in range(s.C)])
         var = np.array([s_var[k, i] + upsilon[k, i] @ cavity[k][1] @ upsilon[k, i] for k in range(s.C)])
@@ -237,9 +245,9 @@ def test_the_gradient_holds_natural_parameters_of_the_factors(model, rng):
         """Of all classes at once: the derivatives by one hyper-parameter of each add up."""
         K = Matrices(s.K_ZZ, s.upsilon, s.cond_var, s.k_xx, s.K_XZ)
         at = Coefficients(s.c1, s.c2), Gaussians(s.mean, s.cov)
-        laws = tilted_distributions(*at, s.y, K, s.epsilon, alpha)
+        distributions = tilted_distributions(*at, s.y, K, s.epsilon, alpha)
         return sum(
-            pep_log_evidence_gradient(k, at[1], laws, K, alpha, Direction(*(part[k] for part in way)), weight)
+            pep_log_evidence_gradient(k, at[1], distributions, K, alpha, Direction(*(part[k] for part in way)), weight)
             for k in range(s.C)
         )
 

@@ -79,9 +79,9 @@ def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_
                 np.stack([factor_linear(c2[i, k], s.upsilon[k, i]) for k in range(s.C)])) for i in range(s.n)
     ]  # fmt: skip
     theta = natural_parameter_sum(natural_prior(s.K_ZZ), sites)
-    for law in (posterior_moments(c1, c2, s.upsilon, s.K_ZZ), moments_of(theta)):
-        np.testing.assert_allclose(law.mean, q.mean, **CLOSE)
-        np.testing.assert_allclose(law.cov, q.cov, **CLOSE)
+    for distribution in (posterior_moments(c1, c2, s.upsilon, s.K_ZZ), moments_of(theta)):
+        np.testing.assert_allclose(distribution.mean, q.mean, **CLOSE)
+        np.testing.assert_allclose(distribution.cov, q.cov, **CLOSE)
     log_tilted, log_norms = np.zeros(s.n), np.zeros((2, s.n))
     moved = []  # by (A.20) and the last line of (A.19) as they are printed
     for i in range(s.n):

@@ -159,18 +159,19 @@ def test_marginals_of_latent_values(model):
 @pytest.mark.verifies("villacampa2020", "A.34", route="multivariate normal orthants; its last line by quadrature")
 def test_class_probabilities_under_labelling_noise(model):
     s, epsilon = model, 0.12
-    laws = predictive_latent_distribution(Gaussians(s.mean, s.cov), s.k_xx, s.K_XZ, s.K_ZZ)
-    raw = predictive_class_probability_robust(*laws, epsilon)
+    distributions = predictive_latent_distribution(Gaussians(s.mean, s.cov), s.k_xx, s.K_XZ, s.K_ZZ)
+    raw = predictive_class_probability_robust(*distributions, epsilon)
     wanted = [
-        [(1 - epsilon) * largest(laws.mean[i], laws.var[i], c) + epsilon / 3 for c in range(3)] for i in range(s.n)
+        [(1 - epsilon) * largest(distributions.mean[i], distributions.var[i], c) + epsilon / 3 for c in range(3)]
+        for i in range(s.n)
     ]
     np.testing.assert_allclose(raw, wanted, rtol=1e-11)
     # before the integral in one dimension: the largest of three Gaussians is an orthant of two differences
     for i in range(s.n):
         for c in range(3):
             others = [k for k in range(3) if k != c]
-            cov = np.diag(laws.var[i, others]) + laws.var[i, c]
-            win = bivariate_normal_cdf(laws.mean[i, c] - laws.mean[i, others], cov)
+            cov = np.diag(distributions.var[i, others]) + distributions.var[i, c]
+            win = bivariate_normal_cdf(distributions.mean[i, c] - distributions.mean[i, others], cov)
             assert raw[i, c] == pytest.approx(
                 (1 - epsilon) * win + epsilon / 3, rel=1e-8, abs=0
             )  # the orthant's accuracy

@@ -30,7 +30,7 @@ def test_the_inner_bound_is_the_expected_log_likelihood_and_below_the_log_likeli
 
 
 @pytest.mark.verifies("villacampa2020", "4", route="equality for the exact posterior of a Gaussian likelihood")
-def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_law():
+def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_distribution():
     K = np.array([[[1.3]], [[0.8]]])
     target, var = np.array([0.7, -0.4]), np.array([0.5, 0.9])
 

@@ -85,7 +85,9 @@ def test_seeding_never_takes_a_point_twice(rng):
         kmeanspp_inducing_points(rng, X, 5)
 
 
-@pytest.mark.verifies("wenzel2019", "u5-kmeanspp", route="Monte Carlo: law of the second centre", resolves=0.05)
+@pytest.mark.verifies(
+    "wenzel2019", "u5-kmeanspp", route="Monte Carlo: distribution of the second centre", resolves=0.05
+)
 def test_the_second_centre_is_drawn_by_squared_distance(rng):
     X = np.array([[0.0], [1.0], [3.0]])
     draws = 4000
@@ -93,9 +95,9 @@ def test_the_second_centre_is_drawn_by_squared_distance(rng):
     for _ in range(draws):
         a, b = kmeanspp_inducing_points(rng, X, 2)[:, 0]
         counts[list(X[:, 0]).index(a), list(X[:, 0]).index(b)] += 1
-    law = np.array([[0, 1, 9], [1, 0, 4], [9, 4, 0]]) / np.array([[10], [5], [13]]) / 3
-    off = law > 0
-    z = (counts[off] - draws * law[off]) / np.sqrt(draws * law[off] * (1 - law[off]))
+    distribution = np.array([[0, 1, 9], [1, 0, 4], [9, 4, 0]]) / np.array([[10], [5], [13]]) / 3
+    off = distribution > 0
+    z = (counts[off] - draws * distribution[off]) / np.sqrt(draws * distribution[off] * (1 - distribution[off]))
     # six frequencies, two-sided at 1e-4 in all: 4.3 standard errors each
     assert np.max(np.abs(z)) < 4.3
     assert np.all(counts[~off] == 0)

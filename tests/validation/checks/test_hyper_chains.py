@@ -8,15 +8,24 @@ from gibbs.core.hyperpriors import LogDensity
 from gibbs.models import hyper_models
 from validation.checks import hyper_model as own
 from validation.checks.core import Compared, Tested
-from validation.checks.hyper_chains import JOINT, LAWS, Model, binary_posterior, joint, joint_draws, statistics, z_of
+from validation.checks.hyper_chains import (
+    DISTRIBUTIONS,
+    JOINT,
+    Model,
+    binary_posterior,
+    joint,
+    joint_draws,
+    statistics,
+    z_of,
+)
 from validation.checks.hyper_definitions import METHODS, cases, densities, likelihoods, moments
 
 
-@pytest.mark.parametrize("law", [("half-student-t", 4.0, 3.0), ("log-normal", 0.8, 0.7)])
+@pytest.mark.parametrize("distribution", [("half-student-t", 4.0, 3.0), ("log-normal", 0.8, 0.7)])
 @pytest.mark.parametrize("root", [False, True])
-def test_a_density_of_the_logarithm_integrates_to_one(law, root):
+def test_a_density_of_the_logarithm_integrates_to_one(distribution, root):
     w = np.linspace(-80.0, 80.0, 64001)
-    assert np.exp(own.log_density(w, law, root=root)).sum() * (w[1] - w[0]) == pytest.approx(1.0, abs=1e-9)
+    assert np.exp(own.log_density(w, distribution, root=root)).sum() * (w[1] - w[0]) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_moments_of_logarithms_are_known():
@@ -80,8 +89,8 @@ def test_a_control_variate_leaves_the_mean_alone():
 def test_the_joint_distribution_sees_a_forgotten_jacobian(monkeypatch, model):
     right = hyper_models.joint_log_density
 
-    def forgotten(log_hyper, laws):
-        result = right(log_hyper, laws)
+    def forgotten(log_hyper, distributions):
+        result = right(log_hyper, distributions)
         return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     sizes = {"a sweep": 800, "slices": 800}
@@ -109,5 +118,5 @@ def test_definitions_hold_for_every_case(method, function):
             assert observed <= limit, name
 
 
-def test_the_laws_of_the_short_problems_are_those_of_the_rule():
-    assert set(LAWS) == set(own.FIELDS)
+def test_the_distributions_of_the_short_problems_are_those_of_the_rule():
+    assert set(DISTRIBUTIONS) == set(own.FIELDS)

@@ -1,4 +1,4 @@
-"""The judge's own derivatives of laws, and the hill that searches climb."""
+"""The judge's own derivatives of distributions, and the hill that searches climb."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from validation.checks import searches
 
 @pytest.mark.parametrize("prior_on", ["field", "root"])
 @pytest.mark.parametrize("map_density", ["value", "log"])
-def test_the_derivative_of_a_law_is_that_of_scipys_density(prior_on, map_density):
-    problem = searches.line("softmax full laws")
+def test_the_derivative_of_a_distribution_is_that_of_scipys_density(prior_on, map_density):
+    problem = searches.line("softmax full distributions")
     value = float(problem.variance[0])
 
     def log_density(log_theta):
@@ -25,12 +25,14 @@ def test_the_derivative_of_a_law_is_that_of_scipys_density(prior_on, map_density
     derivative = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
     # errors of central differences: 1e-10 of a third derivative below 1, and rounding of 1e-16 over 1e-5
     np.testing.assert_allclose(
-        searches.law_derivative(problem, "variance", prior_on, map_density), [derivative], rtol=0, atol=1e-8
+        searches.distribution_derivative(problem, "variance", prior_on, map_density), [derivative], rtol=0, atol=1e-8
     )
 
 
-def test_a_parameter_without_a_law_has_zero_gradient():
-    assert not searches.law_derivative(searches.line("softmax full laws"), "noise", "field", "value").any()
+def test_a_parameter_without_a_distribution_has_zero_gradient():
+    assert not searches.distribution_derivative(
+        searches.line("softmax full distributions"), "noise", "field", "value"
+    ).any()
 
 
 def test_the_hill_has_its_top_where_it_says_and_counts_who_comes():

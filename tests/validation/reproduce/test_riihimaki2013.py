@@ -34,15 +34,20 @@ def small(n=9, t=4, seed=3):
 # -- intervals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.verifies("riihimaki2013", "u5.5-bootstrap", route="Beta law of the weight of a subset, in closed form")
-def test_the_bootstrap_of_zeros_and_ones_is_a_beta_law():
+@pytest.mark.verifies(
+    "riihimaki2013", "u5.5-bootstrap", route="Beta distribution of the weight of a subset, in closed form"
+)
+def test_the_bootstrap_of_zeros_and_ones_is_a_beta_distribution():
     scores = np.repeat([0.0, 1.0], [12, 28])
-    law = stats.beta(28, 12)  # the weights of 28 out of 40 sum to it
+    distribution = stats.beta(28, 12)  # the weights of 28 out of 40 sum to it
     result = bayesian_bootstrap(scores, n_draws=200_000, seed=1)
     # closed forms on both sides
-    np.testing.assert_allclose([result.mean, result.sd], [law.mean(), law.std()], rtol=1e-12, atol=0.0)
-    # the share of the law below a sample quantile has the error of a binomial share, which is that of order statistics
-    share = np.array([law.cdf(result.low), law.sf(result.high)])
+    np.testing.assert_allclose(
+        [result.mean, result.sd], [distribution.mean(), distribution.std()], rtol=1e-12, atol=0.0
+    )
+    # the share of the distribution below a sample quantile has the error of a binomial share, which is that of order
+    # statistics
+    share = np.array([distribution.cdf(result.low), distribution.sf(result.high)])
     error = np.sqrt(0.025 * 0.975 / 200_000)
     assert np.abs((share - 0.025) / error).max() < LIMIT
 
@@ -74,7 +79,7 @@ def test_the_bootstrap_is_the_same_for_every_block_and_seed_alike():
 
 @pytest.mark.verifies("riihimaki2013", "u5.5-dirichlet", route="moments and distribution by adaptive quadrature")
 @pytest.mark.parametrize("counts", [(3, 40, 9), (0, 25, 0), (1, 0, 2)])
-def test_the_difference_of_accuracies_has_the_law_of_two_components_of_a_dirichlet(counts):
+def test_the_difference_of_accuracies_has_the_distribution_of_two_components_of_a_dirichlet(counts):
     result = accuracy_comparison(counts, seed=5)
     a = np.array(counts) + 1.0
     # p_same = 1 - s with s ~ Beta(a_w + a_b, a_s), p_better = r s with r ~ Beta(a_b, a_w) independent of s
@@ -277,16 +282,20 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
             np.testing.assert_allclose(result.log_density[place], np.log(p[label]), rtol=0.0, atol=1e-5)
             assert result.right[place] == (p.argmax() == label)
             place += 1
-        law = stats.t(4.0, scale=10.0)  # scale² = 100
+        distribution = stats.t(4.0, scale=10.0)  # scale² = 100
         derivatives = [
             variance * theirs.gradients["variance"].sum(),
             *(lengthscales * theirs.gradients["lengthscales"]).sum(0),
         ]
         for j, value in enumerate((variance, *lengthscales)):
             step = 1e-5 * value
-            derivatives[j] += value * (law.logpdf(value + step) - law.logpdf(value - step)) / (2.0 * step)
+            derivatives[j] += (
+                value * (distribution.logpdf(value + step) - distribution.logpdf(value - step)) / (2.0 * step)
+            )
         total = np.array(
-            derivatives if ard else [derivatives[0], sum(derivatives[1:]) - _prior_derivative(law, lengthscales[0])]
+            derivatives
+            if ard
+            else [derivatives[0], sum(derivatives[1:]) - _prior_derivative(distribution, lengthscales[0])]
         )
         # the search ends at gradients below 1e-7 or where it makes no more progress, about 1e-5 for values of size 10;
         # at the bounds of the search, a factor of 1e4 away, no gradient need vanish
@@ -295,10 +304,10 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
     assert place == result.log_density.size
 
 
-def _prior_derivative(law, value):
+def _prior_derivative(distribution, value):
     """In log value; one prior for the one lengthscale, where the loop above counts it twice."""
     step = 1e-5 * value
-    return value * (law.logpdf(value + step) - law.logpdf(value - step)) / (2.0 * step)
+    return value * (distribution.logpdf(value + step) - distribution.logpdf(value - step)) / (2.0 * step)
 
 
 def test_chains_with_one_lengthscale_are_refused_by_name():

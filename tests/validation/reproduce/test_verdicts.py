@@ -12,7 +12,7 @@ from validation.reproduce.verdicts import holds, verdict, z_of
 def test_z_counts_both_spreads_and_what_rounding_leaves_open():
     assert z_of(0.5, 0.03, 0.4, 0.04, 0.0) == pytest.approx(2.0, rel=1e-12)
     draws = np.random.default_rng(0).uniform(-0.005, 0.005, size=400_000)  # a number printed to two digits
-    # the variance of a uniform law is known to 1.6e-3 from so many draws
+    # the variance of a uniform distribution is known to 1.6e-3 from so many draws
     assert z_of(0.01, 0.0, 0.0, 0.0, 0.01) == pytest.approx(0.01 / draws.std(), rel=5e-3)
     assert z_of(0.3, 0.1, 0.4, 0.1, 0.01) < 0.0
 

@@ -28,9 +28,9 @@ class Interval(NamedTuple):
 def bayesian_bootstrap(scores: ArrayLike, *, n_draws: int = 20_000, seed: int = 0) -> Interval:
     """The mean of what the scores are a sample of: riihimaki2013, section 5.5, Fig. 9.
 
-    The law of the scores is any one on the t values seen, with weights w ~ Dirichlet(1, ..., 1) after the data; its
-    mean is Σ w_i s_i, with expectation s̄ and variance Σ (s_i - s̄)²/(t (t + 1)). Rubin's scheme, as the paper's source
-    for it (Vehtari and Lampinen 2002) has it.
+    The distribution of the scores is any one on the t values seen, with weights w ~ Dirichlet(1, ..., 1) after the
+    data; its mean is Σ w_i s_i, with expectation s̄ and variance Σ (s_i - s̄)²/(t (t + 1)). Rubin's scheme, as the
+    paper's source for it (Vehtari and Lampinen 2002) has it.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def benchmark(
         raise ValueError(
             "ard: found False for gibbs-probit, expected True: chains have a lengthscale for each covariate"
         )
-    law = ("half-student-t", _DF, half_t_scale(variance=100.0, df=_DF, reading=reading))
+    distribution = ("half-student-t", _DF, half_t_scale(variance=100.0, df=_DF, reading=reading))
     density, right, variances, lengthscales = [], [], [], []
     for k, split in enumerate(splits):
         X, X_test = standardise(data.X[split.train], data.X[split.test])
@@ -90,7 +90,7 @@ def benchmark(
             lengthscales=np.full(data.d, np.sqrt(data.d)),
             jitter=setting.JITTER,
             shared=True,
-            hyperprior={"variance": law, "lengthscales": law},
+            hyperprior={"variance": distribution, "lengthscales": distribution},
             X_test=X_test,
             y_test=data.y[split.test],
         )
@@ -141,7 +141,7 @@ def _one_lengthscale(method: str, start: Problem, prior_on: str, tolerance: floa
     The derivative in log l is the sum over covariates of those that the method gives.
     """
     assert start.hyperprior is not None  # set by the caller
-    laws = dict(start.hyperprior)
+    distributions = dict(start.hyperprior)
     learner = "laplace" if method == "laplace-tkp" else method  # the correction has no evidence of its own
     silent = start.replace(X_test=None, y_test=None)
 
@@ -149,7 +149,7 @@ def _one_lengthscale(method: str, start: Problem, prior_on: str, tolerance: floa
         value, derivative = 0.0, np.zeros(2)
         scales = np.exp(w)
         for j, name in enumerate(FIELDS):
-            prior = log_hyperprior(name, scales[j : j + 1], laws[name], prior_on=prior_on)
+            prior = log_hyperprior(name, scales[j : j + 1], distributions[name], prior_on=prior_on)
             value, derivative[j] = value + float(prior.value.sum()), float(prior.derivative.sum())
         at = silent.replace(variance=scales[0], lengthscales=scales[1])
         answer = setting.answer(learner, at, gradients=True)

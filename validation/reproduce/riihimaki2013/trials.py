@@ -54,13 +54,14 @@ def _one_step(K: Array, y: NDArray[np.int64]) -> Array:
     kept = np.concatenate([k * (n + 1) + np.arange(n) for k in range(_CLASSES)])
     data = K[np.ix_(kept, kept)]
     mode = laplace_posterior(data, y).mode
-    start = K[:, kept] @ np.linalg.solve(data, mode)
+    start: Array = np.asarray(K[:, kept] @ np.linalg.solve(data, mode))
 
     def log_evidence(covariance: Array, labels: NDArray[np.int64]) -> float:
         if len(labels) == n:
             return laplace_log_marginal(mode, covariance, labels)
         W = softmax_w_matrix(start, len(labels))
-        step = np.linalg.solve(np.linalg.inv(covariance) + W, W @ start + softmax_gradient(start, labels))
+        A = np.linalg.inv(covariance) + W
+        step = np.asarray(np.linalg.solve(A, W @ start + softmax_gradient(start, labels)), dtype=np.float64)
         fit = float(log_softmax(step.reshape(_CLASSES, -1), axis=0)[labels, np.arange(len(labels))].sum())
         W = softmax_w_matrix(step, len(labels))
         half = 0.5 * np.linalg.slogdet(np.eye(len(step)) + covariance @ W)[1]

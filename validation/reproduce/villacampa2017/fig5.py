@@ -97,8 +97,10 @@ def mnist_experiment(
     seed : int             of inducing points and mini-batches
     clock : callable       seconds
     """
-    sizes = {"n_inducing": n_inducing, "batch_size": batch_size, "n_steps": n_steps, "rate": rate, "seed": seed}
-    run = _digits(parts, method, **sizes, nat_rate=nat_rate, growth=growth, budget=budget, clock=clock)
+    run = _digits(
+        parts, method, n_inducing=n_inducing, batch_size=batch_size, n_steps=n_steps, rate=rate, nat_rate=nat_rate,
+        seed=seed, growth=growth, budget=budget, clock=clock,
+    )  # fmt: skip
     return _course(run)
 
 

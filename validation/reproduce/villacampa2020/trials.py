@@ -90,10 +90,10 @@ def _joint_view(seed: int) -> Iterable[Decided]:
     problem, joint, inner = _small(seed, n, m, epsilon)
     answer = solve("fast", "pep", problem, alpha=1.0, gradients=False, tolerance=1e-13)
     precision, shift = answer.local["site_precision"], answer.local["site_shift"]
-    prior = [np.linalg.inv(K) for K in joint]  # of f and fbar together: the full prior, nothing of FITC
-    weights = [
-        np.linalg.solve(K, J[n:, :n]) for K, J in zip(inner, joint, strict=True)
-    ]  # E[f_i | fbar] = weights_i'fbar
+    prior: list[Array] = [
+        np.asarray(np.linalg.inv(K)) for K in joint
+    ]  # of f and fbar together: the full prior, nothing of FITC
+    weights = [np.linalg.solve(K, J[n:, :n]) for K, J in zip(inner, joint, strict=True)]  # E[f|fbar] = weights'fbar
 
     def natural(k: int, without: int | None = None) -> tuple[Array, Array]:
         """Of class k in (f, fbar): the prior times all sites but one, functions of fbar alone."""
@@ -108,11 +108,15 @@ def _joint_view(seed: int) -> Iterable[Decided]:
     log_z = whole - sum(_g(P, np.zeros(n + m)) for P in prior)
     worst = 0.0
     for i, y in enumerate(problem.y):
-        laws = [natural(k, i) for k in range(3)]
-        cov = [np.linalg.inv(P) for P, _ in laws]
-        mean = [C @ h for C, (_, h) in zip(cov, laws, strict=True)]
+        distributions = [natural(k, i) for k in range(3)]
+        cov = [np.linalg.inv(P) for P, _ in distributions]
+        mean = [C @ h for C, (_, h) in zip(cov, distributions, strict=True)]
         mu, var = np.array([v[i] for v in mean]), np.array([C[i, i] for C in cov])
-        log_z += float(_log_likelihood(y, mu, var, epsilon)) + sum(_g(*law) for law in laws) - whole
+        log_z += (
+            float(_log_likelihood(y, mu, var, epsilon))
+            + sum(_g(*distribution) for distribution in distributions)
+            - whole
+        )
         for k in range(3):
             step = 1e-3 * np.sqrt(var[k]) * np.eye(3)[k]
             low, at, high = (float(_log_likelihood(y, mu + s * step, var, epsilon)) for s in (-1, 0, 1))
