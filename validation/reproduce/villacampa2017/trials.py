@@ -30,7 +30,7 @@ from validation.solve import solve
 Array = NDArray[np.float64]
 _TOY, _TOY_TEST = 300, 2000
 _STARTS, _DRAWS = 4, 4
-_LARGE, _SECONDS = 52_000, 60.0
+_LARGE = 52_000
 
 
 def _toy(seed: int) -> tuple[Dataset, Array, NDArray[np.int64]]:
@@ -118,26 +118,23 @@ def _unneeded(seed: int) -> Iterable[Decided]:
 
 
 def _large(seed: int) -> Iterable[Decided]:
+    """GFITC makes one step of L-BFGS, at converged factors; SEP learns from mini-batches for as many seconds."""
     data = datasets.load("shuttle")
     split = train_test_split(data, seed, test_size=data.n - _LARGE, keep_leaks=True)
     X, X_test = standardise(data.X[split.train], data.X[split.test])
     y, y_test = data.y[split.train], data.y[split.test]
-    prior = setting.start(X, 50, data.n_classes, seed)
-    watch = setting.Watch(budget=_SECONDS, evaluate=False, test=(X_test, y_test))
-    each = []
-    for method in ("sep", "gfitc"):
-        batches = setting.minibatches(len(y), 200, 100_000, seed) if method == "sep" else None
-        training = setting.Training(
-            n_steps=100_000 if method == "sep" else 250, batches=batches,
-            optimizer="adam" if method == "sep" else "lbfgs", rate=0.01 if method == "sep" else None,
-        )  # fmt: skip
-        result = setting.train(method, X, y, prior, training, watch)
-        p = result.probabilities(X_test)
-        each.append(-np.log(p[np.arange(y_test.size), y_test]))
+    prior = setting.start(X, 20, data.n_classes, seed)
+    whole = setting.Training(n_steps=1, optimizer="lbfgs", tolerance=1e-2, max_iterations=50)
+    slow = setting.train("gfitc", X, y, prior, whole, setting.Watch(evaluate=False))
+    batches = setting.minibatches(len(y), 200, 100_000, seed)
+    stochastic = setting.Training(n_steps=100_000, batches=batches, optimizer="adam", rate=0.01)
+    watch = setting.Watch(budget=slow.seconds, evaluate=False, test=(X_test, y_test))
+    quick = setting.train("sep", X, y, prior, stochastic, watch)
+    each = [-np.log(p.probabilities(X_test)[np.arange(y_test.size), y_test]) for p in (quick, slow)]
     text = (
-        f"shuttle, {len(y)} rows, {_SECONDS:g} s each: nll {np.mean(each[0]):.4f} of SEP and {np.mean(each[1]):.4f} of"
+        f"shuttle, {len(y)} rows, {slow.seconds:.0f} s each: nll {each[0].mean():.4f} of SEP and {each[1].mean():.4f}"
     )
-    yield surely("beats-gfitc-large", f"{text} GFITC, over test rows", each[0].tolist(), each[1].tolist())
+    yield surely("beats-gfitc-large", f"{text} of GFITC, over test rows", each[0].tolist(), each[1].tolist())
 
 
 # -- section 4.1 ---------------------------------------------------------------------------------------------------
