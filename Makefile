@@ -26,7 +26,7 @@ help:
 	@echo "make test-kernels the suite and verify under five OpenBLAS kernels with 1 and 2 threads"
 	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
 	@echo "make test-browser atlas, report and docs clicked through in a Chromium from the path"
-	@echo "make self-test  seed faults and watch the judge turn red on each"
+	@echo "make self-test  seed bugs and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make lint       ruff, mypy, import contracts"

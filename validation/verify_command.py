@@ -55,10 +55,10 @@ def verify(
         typer.Option("--problem", help="only this problem; repeatable", autocompletion=completing.problems),
     ] = None,
     self_test: Annotated[
-        bool, typer.Option("--self-test", help="seed faults and see that the checks turn red on each")
+        bool, typer.Option("--self-test", help="seed bugs and see that the checks turn red on each")
     ] = False,
-    fault: Annotated[
-        list[str] | None, typer.Option("--fault", help="with --self-test: only this fault, or a glob; repeatable")
+    bug: Annotated[
+        list[str] | None, typer.Option("--bug", help="with --self-test: only this bug, or a glob; repeatable")
     ] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
@@ -79,18 +79,18 @@ def verify(
     errors = Console(stderr=True)
     if self_test:
         if paper or check or problem:
-            _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --fault, --full")
+            _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --bug, --full")
         if compare or as_json or junit:
             _refuse(errors, "--self-test: found --compare, --json or --junit, expected none: its outcome is no run")
         if threads != 1:
-            _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the faults do not depend on it")
+            _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the bugs do not depend on it")
         spread = _Spread(cluster, jobs, output)
-        _self_test(errors, spread, full=full, method=method or [], fault=fault or [], verbose=verbose)
+        _self_test(errors, spread, full=full, method=method or [], bug=bug or [], verbose=verbose)
         return
     if (quiet or as_json) and (verbose or why):
         _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
-    if fault:
-        _refuse(errors, "--fault: found it without --self-test, expected both")
+    if bug:
+        _refuse(errors, "--bug: found it without --self-test, expected both")
     earlier = None if compare is None else _earlier(errors, compare)
     try:
         selection = runner.select(
@@ -203,12 +203,12 @@ class _Spread(NamedTuple):
 
 
 def _self_test(
-    errors: Console, spread: _Spread, *, full: bool, method: list[str], fault: list[str], verbose: bool
+    errors: Console, spread: _Spread, *, full: bool, method: list[str], bug: list[str], verbose: bool
 ) -> None:
     store = spread.store(("self-test", full), selftest.TYPES)
     try:
         with engine(spread.cluster, jobs=spread.jobs) as who, progress(errors, None) as listen:
-            result = selftest.run(faults=fault, method=method, full=full, listen=listen, by=(who, store))
+            result = selftest.run(bugs=bug, method=method, full=full, listen=listen, by=(who, store))
     except (SelectionError, ClusterError) as error:
         _refuse(errors, str(error))
     except KeyboardInterrupt:

@@ -24,7 +24,7 @@ from validation import verify_command
 from validation.checks import core, runner
 from validation.checks.core import Compared, Skipped, Tested, check
 from validation.problem import Problem
-from validation.selftest import Fault
+from validation.selftest import SeededBug
 
 COLUMNS = ["check", "kind", "paper", "method", "quantity", "left", "right", "problem"]
 COLUMNS += ["observed", "limit", "ratio", "verdict", "seconds", "why"]
@@ -207,8 +207,8 @@ def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, na
         (["--method", "x-gpcs"], "did you mean 'x-gpc'"),
         (["--problem", "eas"], "did you mean 'easy'"),
         (["--check", "identity/*", "--problem", "hard"], "found no check for check identity/*, problem hard"),
-        (["--fault", "x"], "--fault: found it without --self-test"),
-        (["--self-test", "--check", "identity/*"], "expected only --method, --fault, --full"),
+        (["--bug", "x"], "--bug: found it without --self-test"),
+        (["--self-test", "--check", "identity/*"], "expected only --method, --bug, --full"),
     ],
 )
 def test_a_selection_that_makes_no_sense_exits_2_and_computes_nothing(green, tmp_path, arguments, message):
@@ -342,8 +342,8 @@ def test_ctrl_c_ends_a_run_over_processes_at_once(tmp_path):
 
 
 @pytest.fixture
-def faulty(invoke, monkeypatch):
-    """A witness with one number, a check on it, and faults that are seen or not."""
+def wrong(invoke, monkeypatch):
+    """A witness with one number, a check on it, and bugs that are seen or not."""
     module: Any = ModuleType("made_up_witness")
     module.kl = lambda: 2.0
     monkeypatch.setitem(sys.modules, "made_up_witness", module)
@@ -353,26 +353,26 @@ def faulty(invoke, monkeypatch):
 
     check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy",))(asked)
 
-    def fault(name: str, by: float) -> Fault:
-        return Fault(name, "fast", "x-gpc", "KL is off", ("made_up_witness:kl",), lambda f: lambda: f() + by)
+    def bug(name: str, by: float) -> SeededBug:
+        return SeededBug(name, "fast", "x-gpc", "KL is off", ("made_up_witness:kl",), lambda f: lambda: f() + by)
 
-    faults: Any = ModuleType("validation.faults")
-    faults.all_faults = lambda: (fault("large", 1.0), fault("small", 0.1))
-    monkeypatch.setitem(sys.modules, "validation.faults", faults)
+    bugs: Any = ModuleType("validation.seeded_bugs")
+    bugs.all_bugs = lambda: (bug("large", 1.0), bug("small", 0.1))
+    monkeypatch.setitem(sys.modules, "validation.seeded_bugs", bugs)
     return invoke
 
 
-def test_the_self_test_exits_0_iff_every_fault_is_caught(faulty):
-    assert faulty("--self-test", "--fault", "large").exit_code == 0
-    result = faulty("--self-test")
+def test_the_self_test_exits_0_iff_every_bug_is_caught(wrong):
+    assert wrong("--self-test", "--bug", "large").exit_code == 0
+    result = wrong("--self-test")
     assert result.exit_code == 1
-    assert "1 of 2 faults caught" in result.stdout
+    assert "1 of 2 bugs caught" in result.stdout
     assert re.search(r"caught\s+large\s+fast x-gpc", result.stdout)
     assert "by: identity/x-gpc/kl on easy, 2.000 x limit" in result.stdout
     assert re.search(r"missed\s+small\s+fast x-gpc", result.stdout)
 
 
-def test_an_unknown_fault_exits_2(faulty):
-    result = faulty("--self-test", "--fault", "larg")
+def test_an_unknown_bug_exits_2(wrong):
+    result = wrong("--self-test", "--bug", "larg")
     assert result.exit_code == 2
     assert "did you mean 'large'" in result.stderr

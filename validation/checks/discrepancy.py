@@ -1,7 +1,7 @@
 """Discrepancy: how far an approximation is from the truth, against distances recorded problem by problem.
 
 Mean-field Pólya-Gamma inference is an approximation: it underestimates variances, more so the larger the prior
-variance. So does svgpc; epgpc errs far less. That is no fault. A fault is a distance that has changed, in either
+variance. So does svgpc; epgpc errs far less. That is no bug. A bug is a distance that has changed, in either
 direction, so each is held within a factor of 1.5 of the value measured against long chains: nearer than that shows a
 change as surely as farther. Where a truth is sampled and the method as near to it as the truth's own error, the caller
 gives that error, and distances that differ by no more are taken for equal.

@@ -2,7 +2,7 @@
 
 A wrong derivative in a Newton step, a mixing that remembers the wrong sweeps or a threshold of another size ends at the
 same fixed point: whatever asks only for the answer passes it. What changes is the way there, and that is a number each
-solution states. Rounding may move it by a sweep or two; a fault of that kind moves it by tens of percent.
+solution states. Rounding may move it by a sweep or two; a bug of that kind moves it by tens of percent.
 `python -m validation.checks.iterations` records the numbers again, from the solves with default options that a quick
 run makes anyway; so the checks cost nothing.
 """
@@ -39,7 +39,7 @@ def compared(context: Context, method: str, problem: Problem) -> Iterable[Outcom
         yield Compared(
             abs(solution.iterations - count),
             allowed,
-            f"{solution.iterations} iterations, recorded {count}: another way to the same answer is a fault in a step",
+            f"{solution.iterations} iterations, recorded {count}: another way to the same answer is a bug in a step",
             witness,
             "recorded",
             unit="iterations",

@@ -35,7 +35,7 @@ _MARGIN = 1e-2  # a misprint that moved a number by less would not be told from 
 
 
 def printed(module: str) -> Any:
-    """A module of the paper in `reference`, looked up when it is asked, so that a fault planted in it is met."""
+    """A module of the paper in `reference`, looked up when it is asked, so that a bug planted in it is met."""
     return importlib.import_module(f"reference.villacampa2020.{module}")
 
 

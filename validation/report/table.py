@@ -383,19 +383,19 @@ def _indented(console: Console, label: str, content: str) -> None:
 
 
 def print_self_test(console: Console, value: SelfTest, *, verbose: bool = False) -> None:
-    """Every fault on its line: who was made wrong, which checks turned red and how far beyond their limits."""
+    """Every bug on its line: who was made wrong, which checks turned red and how far beyond their limits."""
     trials = value.trials
-    widths = [max(len(_fault_cells(trial)[i]) for trial in trials) for i in range(3)] if trials else []
+    widths = [max(len(_bug_cells(trial)[i]) for trial in trials) for i in range(3)] if trials else []
     for trial in trials:
         text = Text()
-        for i, cell in enumerate(_fault_cells(trial)):
+        for i, cell in enumerate(_bug_cells(trial)):
             if i < 3:
                 text.append(cell.ljust(widths[i]), style=COLOURS.get(trial.state, "bold red") if i == 0 else "")
                 text.append("  ")
             else:
                 text.append(cell)
         console.print(text, soft_wrap=True)
-        _indented(console, "fault", trial.fault.description)
+        _indented(console, "bug", trial.bug.description)
         shown = trial.by if verbose else trial.by[:3]
         for result in shown:
             far = ratio(result.ratio) or "nan"
@@ -408,11 +408,11 @@ def print_self_test(console: Console, value: SelfTest, *, verbose: bool = False)
             _indented(console, "note", trial.note)
     caught = sum(trial.caught for trial in trials)
     green = sum(result.verdict == "PASS" for result in value.baseline)
-    line = f"{caught} of {len(trials)} faults caught in {_duration(value.seconds)}; {green} verdicts green before"
+    line = f"{caught} of {len(trials)} bugs caught in {_duration(value.seconds)}; {green} verdicts green before"
     style = "green" if value.all_caught else "bold red"
     console.print()
     console.print(Text(f"interrupted: {line}" if value.interrupted else line, style=style), soft_wrap=True)
 
 
-def _fault_cells(trial: Trial) -> tuple[str, str, str, str]:
-    return trial.state, trial.fault.name, f"{trial.fault.witness} {trial.fault.method}", seconds(trial.seconds)
+def _bug_cells(trial: Trial) -> tuple[str, str, str, str]:
+    return trial.state, trial.bug.name, f"{trial.bug.witness} {trial.bug.method}", seconds(trial.seconds)

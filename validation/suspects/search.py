@@ -70,7 +70,7 @@ class Found(NamedTuple):
     left_out   what could not be tried, and why; empty if everything was
     model      whose answer the suspected side was held against
     same       whether the suspected side gives what the same method of `fast` gives: then the distance from a truth is
-               that of the method, and no implementation is at fault
+               that of the method, and no implementation is at bug
     """
 
     ranked: tuple[Suspect, ...]

@@ -282,24 +282,22 @@ INFORMED = [
 
 
 @pytest.mark.parametrize("case", INFORMED)
-@pytest.mark.parametrize("fault", [lambda right: forgotten_labels, next_labels], ids=["forgotten", "next class"])
-def test_a_move_that_does_not_listen_to_the_labels_is_seen(rng, monkeypatch, case, fault):
-    monkeypatch.setattr(HyperModel, "log_likelihood", fault(HyperModel.log_likelihood))
+@pytest.mark.parametrize("bug", [lambda right: forgotten_labels, next_labels], ids=["forgotten", "next class"])
+def test_a_move_that_does_not_listen_to_the_labels_is_seen(rng, monkeypatch, case, bug):
+    monkeypatch.setattr(HyperModel, "log_likelihood", bug(HyperModel.log_likelihood))
     assert np.abs(run_ancillary(rng, case)[0]).max() > 6.0  # far outside what the test above lets pass
 
 
 # the binary probit integrates out the noise of the label's own value as well: there is none to forget
-WIDTHS = [
-    (case, fault) for case in INFORMED if case.constraints for fault in (other_variance, constraints_without_width)
-]
+WIDTHS = [(case, bug) for case in INFORMED if case.constraints for bug in (other_variance, constraints_without_width)]
 WIDTHS += [(case, no_own_noise) for case in INFORMED if case.constraints and case.n_latents > 1]
 
 
-@pytest.mark.parametrize(("case", "fault"), WIDTHS)
-def test_a_wrong_width_of_the_integrated_constraints_is_seen(rng, monkeypatch, case, fault):
-    if case.likelihood == "threshold" and fault is other_variance:
-        case = case._replace(noise=0.2)  # farther from the variance that the fault takes
-    monkeypatch.setattr(HyperModel, "log_likelihood", fault(HyperModel.log_likelihood))
+@pytest.mark.parametrize(("case", "bug"), WIDTHS)
+def test_a_wrong_width_of_the_integrated_constraints_is_seen(rng, monkeypatch, case, bug):
+    if case.likelihood == "threshold" and bug is other_variance:
+        case = case._replace(noise=0.2)  # farther from the variance that the bug takes
+    monkeypatch.setattr(HyperModel, "log_likelihood", bug(HyperModel.log_likelihood))
     assert np.abs(run_ancillary(rng, case)[0]).max() > 6.0  # as above
 
 
@@ -559,9 +557,9 @@ SUFFICIENT_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("case", "fault"), SUFFICIENT_FAULTS)
-def test_a_wrong_gaussian_of_the_sufficient_move_is_seen(rng, monkeypatch, case, fault):
-    monkeypatch.setattr(hyper_models, "log_normal_density", fault(hyper_models.log_normal_density))
+@pytest.mark.parametrize(("case", "bug"), SUFFICIENT_FAULTS)
+def test_a_wrong_gaussian_of_the_sufficient_move_is_seen(rng, monkeypatch, case, bug):
+    monkeypatch.setattr(hyper_models, "log_normal_density", bug(hyper_models.log_normal_density))
     assert np.abs(run_sufficient(rng, case)[0]).max() > 6.0  # as above
 
 

@@ -1,5 +1,5 @@
 """The whole sampler on data that say much about a lengthscale, against its posterior by Gaussian orthants or by quasi
-Monte Carlo on a grid; faults of either move of the parameter must show."""
+Monte Carlo on a grid; bugs of either move of the parameter must show."""
 
 import itertools
 
@@ -181,14 +181,14 @@ TWINS = [
     ("probit", forgotten_labels),
     ("probit", forgotten_values),
     pytest.param("multinomial-probit", forgotten_labels, marks=HEAVY),
-    *(pytest.param(name, fault, marks=HEAVY) for name in ("logit", "threshold", "threshold with errors")
-      for fault in (forgotten_labels, forgotten_values)),
+    *(pytest.param(name, bug, marks=HEAVY) for name in ("logit", "threshold", "threshold with errors")
+      for bug in (forgotten_labels, forgotten_values)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "fault"), TWINS)
-def test_a_fault_of_one_move_shows_in_the_posterior(monkeypatch, name, fault):
+@pytest.mark.parametrize(("name", "bug"), TWINS)
+def test_a_bug_of_one_move_shows_in_the_posterior(monkeypatch, name, bug):
     case = CASES[name]
     expected = truth(*case[:3], **case[3])
-    fault(monkeypatch)
+    bug(monkeypatch)
     assert np.abs(z_statistics(run(*case), expected)).max() > 6.0  # far outside what the test above lets pass
