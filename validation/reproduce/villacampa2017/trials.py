@@ -5,7 +5,6 @@ from __future__ import annotations
 import cProfile
 import pstats
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -90,9 +89,9 @@ def _bad_q(seed: int) -> Iterable[Decided]:
 
 def _unneeded(seed: int) -> Iterable[Decided]:
     """Variance and lengthscale on a grid, a flat prior on their logarithms: weights are exp(log Z) of EP."""
-    grid = [(v, s) for v in np.geomspace(0.25, 64.0, 7) for s in np.geomspace(0.3, 3.0, 7)]
+    grid = [(v, s) for v in np.geomspace(0.25, 64.0, 5) for s in np.geomspace(0.3, 3.0, 5)]
     gaps: dict[int, list[float]] = {n: [] for n in (15, 60, 240)}
-    for draw in range(seed, seed + 6):
+    for draw in range(seed, seed + 12):
         data = datasets.make_villacampa2017_toy(np.random.default_rng(draw), 240 + _TOY_TEST)
         X_test, y_test = data.X[240:], data.y[240:]
         for n, listed in gaps.items():
@@ -109,8 +108,8 @@ def _unneeded(seed: int) -> Iterable[Decided]:
             mean = np.tensordot(softmax(log_z), each, 1)
             nll = [scores(p, y_test)[1] for p in (mean, each[int(log_z.argmax())])]
             listed.append(nll[1] - nll[0])
-    sizes = list(gaps)
-    for few, many in pairwise(sizes):
+    few, *more = gaps
+    for many in more:
         count = min(len(gaps[few]), len(gaps[many]))
         text = f"nll at the maximum less that averaged over hyper-parameters: absolute, N = {many} less N = {few}"
         left, right = (np.abs(gaps[n][-count:]).tolist() for n in (many, few))
@@ -186,6 +185,6 @@ def trials(asked: TrialOptions, say: Say) -> Outcome:
     notes = (
         f"toy: {_TOY} data of the paper's 1000; batch: at most 60 iterations of L-BFGS; stochastic VI 1000 epochs, "
         "EP 200 iterations of 2000",
-        "the paper samples no hyper-parameters: flat on a grid of 49 values here; it names no large set: Shuttle here",
+        "the paper samples no hyper-parameters: flat on a grid of 25 values here; it names no large set: Shuttle here",
     )
     return run(TRIALS, asked, say, notes)
