@@ -201,6 +201,7 @@ def test_digits_of_2017_are_as_the_text_has_them():
     far = verdicts(fig5.decide(runs(sep_nll=0.085), printed), "villacampa2017")
     assert not far["mnist-sep-nll"]
     assert far["mnist-sep-error"]
+    assert set(verdicts(fig5.decide(runs(), {}), "villacampa2017")) == {"fig5-mnist-alike", "fig5-mnist-faster"}
     two = {method: run for method, run in runs().items() if method != "ep"}
     assert "fig5-mnist-alike" not in verdicts(fig5.decide(two, printed), "villacampa2017")
 
