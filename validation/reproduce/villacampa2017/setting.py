@@ -272,11 +272,7 @@ class _Record:
         # a line search also looks at worse places
         better = not self.quasi_newton or progress.log_evidence >= self.best
         self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
-        if (
-            self.watch.test is not None
-            and better
-            and (not self.rows or self.trained >= self.watch.growth * self.rows[-1][1])
-        ):
+        if self.watch.test is not None and better and self._due():
             self._score(progress.iteration, progress.run)
         if self.trained >= self.watch.budget:
             raise _EnoughError

@@ -209,7 +209,10 @@ class Training(NamedTuple):
     def settings(self, n: int) -> tuple[Settings | None, Settings | None]:
         """Of q alone, and of q and the priors; None where that is left out."""
         first = together = None
-        if self.n_start:
+        damping = arguments.real(self.damping, "damping")
+        if not 0.0 < damping <= 1.0:
+            raise ValueError(f"damping: found {damping:g}, expected a share in (0, 1]")
+        if arguments.integer(self.n_start, "n_start", at_least=0):
             first = settings_of(n, ClassTraining(max_iterations=self.n_start, tolerance=self.tolerance))
         if self.learn:
             quasi_newton = self.optimizer == "lbfgs"
@@ -277,6 +280,7 @@ def train(
     """
     optimizer = arguments.choice(training.optimizer, OPTIMIZERS, "optimizer")
     learning, damping = bool(training.learn), training.damping
+    first, settings = training.settings(y.size)
     again: tuple[float, ...] = ()
     while True:
         record = Recorder(watch, quasi_newton=optimizer == "lbfgs" and learning)
@@ -286,7 +290,6 @@ def train(
             run = begin(method, alpha, X, y, prior, epsilon=training.epsilon, damping=damping)
         else:
             run = grown(before, X, y, damping)
-        first, settings = training.settings(y.size)
         wanted = not learning or (before is None and optimizer != "lbfgs")
         reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
         record.pause()
@@ -294,6 +297,7 @@ def train(
             end = ended(record, method, alpha, run, reason, optimum)
             return end._replace(restarts=again)
         again, training = (*again, training.rate), training._replace(rate=training.rate / 10.0)
+        first, settings = training.settings(y.size)
 
 
 def _through(run: Any, first: Settings | None, settings: Settings | None, record: Recorder) -> tuple[str, str, bool]:
@@ -399,11 +403,7 @@ class Recorder:
         # a line search also looks at worse places
         better = not self.quasi_newton or progress.log_evidence >= self.best
         self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
-        if (
-            self.watch.test is not None
-            and better
-            and (not self.rows or self.trained >= self.watch.growth * self.rows[-1][1])
-        ):
+        if self.watch.test is not None and better and self._due():
             self._score(progress.run)
         self.resumed = self.watch.clock()
         if self.trained >= self.watch.budget:
