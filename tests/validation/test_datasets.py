@@ -249,6 +249,17 @@ def test_folds_are_disjoint_cover_all_rows_and_share_no_input_with_their_train_p
     assert sorted(visited) == list(range(dataset.n))
 
 
+def test_folds_that_keep_leaks_are_even_in_rows_and_part_equal_ones():
+    dataset = repeated(3)
+    groups = datasets.duplicate_groups(dataset.X)
+    folds = list(datasets.kfold(dataset, 4, 0, keep_leaks=True))
+    assert sorted(i for fold in folds for i in fold.test) == list(range(dataset.n))
+    assert max(fold.test.size for fold in folds) - min(fold.test.size for fold in folds) <= 3  # one a class
+    assert any(set(groups[fold.train]) & set(groups[fold.test]) for fold in folds)
+    with pytest.raises(TypeError, match="keep_leaks"):
+        datasets.kfold(dataset, 4, 0, keep_leaks=2)
+
+
 def test_split_without_repeats_has_exactly_the_size_asked_for_and_the_class_shares():
     wine = datasets.load("wine")
     for size, n_test in ((0.1, 18), (50, 50), (None, 18)):

@@ -138,17 +138,21 @@ def train_test_split(
     return Split(*(_expand(part, groups, seed, i) for i, part in enumerate((train, test))))
 
 
-def kfold(dataset: Dataset, n_splits: int, seed: int, *, stratify: bool = True) -> Iterator[Split]:
+def kfold(
+    dataset: Dataset, n_splits: int, seed: int, *, stratify: bool = True, keep_leaks: bool = False
+) -> Iterator[Split]:
     """n_splits parts in turn as the test part, as in the ten-fold cross-validation of riihimaki2013 and wenzel2019.
 
-    Each row is in exactly one test part; the official split is ignored. Equal rows stay together; the parts are even
-    in distinct rows. A class with fewer distinct rows than n_splits is missing from some test parts.
+    Each row is in exactly one test part; the official split is ignored. Equal rows stay together, unless keep_leaks
+    has them fall where they may; the parts are even in distinct rows. A class with fewer distinct rows than n_splits
+    is missing from some test parts.
 
     Raises ValueError for n_splits < 2 or more than there are distinct rows.
     """
     n_splits = arguments.integer(n_splits, "n_splits", at_least=2)
     seed, stratify = _checked(dataset, seed), arguments.boolean(stratify, "stratify")
-    groups = duplicate_groups(dataset.X)
+    leaks = arguments.boolean(keep_leaks, "keep_leaks")
+    groups = np.arange(dataset.n) if leaks else duplicate_groups(dataset.X)
     n_groups = int(groups.max()) + 1
     # The folds are made of distinct rows, not by StratifiedGroupKFold: that one visits each group in Python (minutes
     # for 300 000 rows), and with shuffle=True older releases of it lose the strata.

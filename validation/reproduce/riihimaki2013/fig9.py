@@ -173,14 +173,23 @@ def _summed(gradient: Array, shared: bool) -> float:
     return float(gradient[0].sum() if shared else gradient.sum())
 
 
-def splits_of(name: str, data: Dataset, n_run: int, n: int, n_test: int, seed: int) -> tuple[list[Split], list[str]]:
-    """The parts of Table 3, the first n_run of ten folds or one split; at most n and n_test rows of each part."""
+def splits_of(
+    name: str, data: Dataset, n_run: int, n: int, n_test: int, seed: int, *, keep_leaks: bool = True
+) -> tuple[list[Split], list[str]]:
+    """The parts of Table 3, the first n_run of ten folds or one split; at most n and n_test rows of each part.
+
+    keep_leaks: rows of a fold may repeat training rows, as they do in folds at random.
+    """
     how = published("riihimaki2013", "text")["table3"].get(name, {"folds": True})
     notes = []
     if how["folds"]:
-        splits = list(kfold(data, 10, seed))[: arguments.integer(n_run, "n_run", at_least=1)]
+        splits = list(kfold(data, 10, seed, keep_leaks=keep_leaks))[: arguments.integer(n_run, "n_run", at_least=1)]
         if len(splits) < 10:
             notes.append(f"{name}: {len(splits)} folds of 10, fewer than the paper's")
+        equal = data.n - len(np.unique(data.X, axis=0))
+        if equal:
+            how_apart = "fall where they may" if keep_leaks else "stay together"
+            notes.append(f"{name}: {equal} rows repeat the inputs of others, which {how_apart} in the folds")
     elif data.n_train:
         splits = [train_test_split(data, seed, keep_leaks=True)]  # the paper scores all of the official test part
     else:
@@ -353,6 +362,7 @@ class Fig9Options:
     n_test: int = 5000
     reading: str = "scale squared"
     prior_on: str = "field"
+    keep_leaks: bool = True
     max_iterations: int = 100
     n_chains: int = 8
     n_draws: int = 500
@@ -386,7 +396,9 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
         notes += [note] if note else []
         how = text["table3"].get(name)
         ard = bool(how["ard"]) if how else True
-        splits, message = splits_of(name, data, asked.n_run, asked.n, asked.n_test, asked.seed)
+        splits, message = splits_of(
+            name, data, asked.n_run, asked.n, asked.n_test, asked.seed, keep_leaks=asked.keep_leaks
+        )  # fmt: skip
         notes += message
         sizes.append(
             (name, len(splits), splits[0].train.size, splits[0].test.size, data.n_classes, data.d,
