@@ -17,7 +17,7 @@ from fast.sparse_classes.training import ClassTraining, converge, settings_of
 from validation import datasets
 from validation.datasets.splits import standardise
 from validation.problem import Problem
-from validation.reproduce.decisions import Decided, below, surely
+from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, run
@@ -255,9 +255,30 @@ def _robust(seed: int) -> Iterable[Decided]:
     yield surely("softmax-robust", f"{text} softmax less epsilon = {_WRONG:g}", kept["softmax"], kept["errors"])
 
 
+def _overfits(seed: int) -> Iterable[Decided]:
+    """The same steps twice, scored on test and on training rows."""
+    data = uci.load("satellite", seed)
+    plan = uci.uci_protocol(data, 1.0, 0.0, 0, seed=seed)
+    prior = setting.start(plan.X, 20, data.n_classes, seed)
+    for alpha in (0.5, 0.8, 1.0):
+        rises = {}
+        for name, rows in (("test", (plan.X_test, plan.y_test)), ("training", (plan.X, plan.y))):
+            watch = setting.Watch(rows, growth=1.1, evaluate=False)
+            training = setting.Training(n_steps=150, rate=0.001)
+            result = setting.train("rpapep", alpha, plan.X, plan.y, prior, training, watch)
+            if result.course is None:
+                break
+            rises[name] = float(result.course.nll[-1] - result.course.nll.min())
+        if len(rises) == 2:
+            text = f"satellite, m = 20, RPAPEP at {alpha:g}: rise of the nll of {{}} rows after its least"
+            yield above("fig3-rpapep-overfits", text.format("test"), rises["test"], 0.002)
+            yield below("fig3-rpapep-overfits", text.format("training"), rises["training"], 0.002)
+
+
 TRIALS: Mapping[str, Trial] = MappingProxyType({
     "ep-joint-view": _joint_view, "global-accurate": _global, "joint-updates": _together,
     "pep-new-factor": _new_factor, "softmax-robust": _robust,
+    "fig3-rpapep-overfits": _overfits,
 })  # fmt: skip
 
 
