@@ -41,6 +41,7 @@ def mnist_experiment(
     batch_size: int = 200,
     n_steps: int = 300,
     rate: float = 0.001,
+    damping: float = 0.5,
     growth: float = 1.3,
     budget: float = np.inf,
     seed: int = 0,
@@ -60,6 +61,7 @@ def mnist_experiment(
     batch_size : int     rows of a mini-batch
     n_steps : int        mini-batches
     rate : float         of Adam
+    damping : float      of power EP
     growth : float       > 1: scores after the first step, when training time has grown by this factor, at the end
     budget : float       seconds of training
     seed : int           of inducing points and mini-batches
@@ -67,7 +69,7 @@ def mnist_experiment(
     """
     n_classes = int(max(parts.y.max(), parts.y_test.max())) + 1
     prior = setting.start(parts.X, arguments.integer(m, "m", at_least=1), n_classes, seed, alike=True)
-    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, seed=seed)
+    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, damping=damping, seed=seed)
     return _run(parts, method, alpha, prior, training, setting.Watch(growth=growth, budget=budget, clock=clock))
 
 
@@ -81,6 +83,7 @@ def airline_experiment(
     batch_size: int = 200,
     n_steps: int = 300,
     rate: float = 0.001,
+    damping: float = 0.5,
     growth: float = 1.3,
     budget: float = np.inf,
     seed: int = 0,
@@ -91,10 +94,10 @@ def airline_experiment(
     Parameters
     ----------
     parts : Parts        2117068 rows and 10000 test rows in the paper; eight standardised attributes
-    method, alpha, m, batch_size, n_steps, rate, growth, budget, seed, clock    as for digits
+    method, alpha, m, batch_size, n_steps, rate, damping, growth, budget, seed, clock    as for digits
     """
     prior = setting.start(parts.X, arguments.integer(m, "m", at_least=1), 3, seed)
-    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, seed=seed)
+    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, damping=damping, seed=seed)
     return _run(parts, method, alpha, prior, training, setting.Watch(growth=growth, budget=budget, clock=clock))
 
 
@@ -135,6 +138,7 @@ class Fig4Options:
     batch_size: int = 100
     n_steps: int = 400
     rate: float = 0.01
+    damping: float = 0.5
     budget: float = 8.0
     seed: int = 0
 
@@ -224,7 +228,7 @@ def _study(
     name: str, asked: Fig4Options, protocol: Callable[..., Timed], parts: Parts, notes: list[str], say: Say
 ) -> tuple[Outcome, dict[tuple[str, float], setting.Course]]:
     methods, alphas, dataset = asked.methods, asked.alphas, asked.dataset
-    how = {name: getattr(asked, name) for name in ("m", "batch_size", "n_steps", "rate", "budget", "seed")}
+    how = {name: getattr(asked, name) for name in ("m", "batch_size", "n_steps", "rate", "damping", "budget", "seed")}
     for method in methods:
         arguments.choice(method, setting.METHODS, "methods")
     ends: list[tuple[object, ...]] = []
