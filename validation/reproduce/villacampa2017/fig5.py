@@ -97,32 +97,21 @@ def mnist_experiment(
     seed : int             of inducing points and mini-batches
     clock : callable       seconds
     """
-    run = _digits(
-        parts, method, n_inducing=n_inducing, batch_size=batch_size, n_steps=n_steps, rate=rate, nat_rate=nat_rate,
-        seed=seed, growth=growth, budget=budget, clock=clock,
-    )  # fmt: skip
-    return _course(run)
+    training = _adam(len(parts.y), batch_size, n_steps, rate, nat_rate, seed)
+    watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
+    return _course(_digits(parts, method, n_inducing, training, watch, seed))
+
+
+def _adam(n: int, batch_size: int, n_steps: int, rate: float, nat_rate: float, seed: int) -> setting.Training:
+    batches = setting.minibatches(n, batch_size, n_steps, seed)
+    return setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
 
 
 def _digits(
-    parts: Parts,
-    method: str,
-    *,
-    n_inducing: int,
-    batch_size: int,
-    n_steps: int,
-    rate: float,
-    nat_rate: float,
-    seed: int,
-    growth: float = 1.3,
-    budget: float = np.inf,
-    clock: Callable[[], float] = time.perf_counter,
+    parts: Parts, method: str, n_inducing: int, training: setting.Training, watch: setting.Watch, seed: int
 ) -> setting.Run:
     n_classes = int(max(parts.y.max(), parts.y_test.max())) + 1
     prior = setting.start(parts.X, n_inducing, n_classes, seed, alike=True)
-    batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
-    training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
-    watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
     return _trained(parts, method, prior, training, watch)
 
 
@@ -243,9 +232,11 @@ def fig5_mnist(asked: Fig5MnistOptions, say: Say) -> Outcome:
     train, test = split.train[: max(asked.n, 2)], split.test[: max(asked.n_test, 1)]
     scale = float(np.abs(full.X[train]).max()) or 1.0  # pixels from 0 to 1
     parts = Parts(full.X[train] / scale, full.y[train], full.X[test] / scale, full.y[test])
+    training = _adam(parts.y.size, asked.batch_size, asked.n_steps, asked.rate, asked.nat_rate, asked.seed)
+    watch = setting.Watch((parts.X_test, parts.y_test), budget=asked.budget, evaluate=False)
     runs = {}
     for method in asked.methods:
-        runs[method] = _ended(_digits(parts, method, **_sizes(asked)), parts)
+        runs[method] = _ended(_digits(parts, method, asked.m, training, watch, asked.seed), parts)
         _tell(say, method, runs[method].course)
     courses = {method: run.course for method, run in runs.items()}
     printed = published("villacampa2017", "text")["mnist"]
