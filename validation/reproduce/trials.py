@@ -5,13 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from validation import arguments
+import numpy as np
+from numpy.typing import NDArray
+
+from validation import arguments, datasets
+from validation.datasets.splits import standardise, train_test_split
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided
 from validation.reproduce.experiment import Outcome, Say
 from validation.reproduce.verdicts import holds
+from validation.reproduce.wenzel2019.table1 import binary, smaller
 
+Array = NDArray[np.float64]
 Trial = Callable[[int], Iterable[Decided]]  # from a seed, what is compared
 
 
@@ -21,6 +28,23 @@ class TrialOptions:
 
     claims: Sequence[str] = ()
     seed: int = 0
+
+
+class Parts(NamedTuple):
+    """Training and test rows of two classes."""
+
+    X: Array
+    y: NDArray[np.int64]
+    X_test: Array
+    y_test: NDArray[np.int64]
+
+
+def parts_of(name: str, n: int, n_test: int, seed: int) -> Parts:
+    """At most n training and n_test test rows of a data set, a fifth tested at least; standardised by training rows."""
+    data = smaller(binary(datasets.load(name))[0], n + n_test, seed)
+    split = train_test_split(data, seed, test_size=max(data.n - n, data.n // 5))
+    X, X_test = standardise(data.X[split.train], data.X[split.test])
+    return Parts(X, data.y[split.train], X_test, data.y[split.test])
 
 
 def run(trials: Mapping[str, Trial], asked: TrialOptions, say: Say, notes: Sequence[str] = ()) -> Outcome:

@@ -69,3 +69,12 @@ def test_exact_class_probabilities_are_those_of_many_draws():
     estimate = float(share @ p[:, -1])
     error = float(np.sqrt(np.sum((share * (p[:, -1] - estimate)) ** 2)))
     assert abs(of_riihimaki._exact(K, y)[0] - estimate) < 4.0 * error  # 1 in 16 000
+
+
+def test_a_newton_step_finds_the_mode_where_the_prior_leaves_it_next_to_none_to_go():
+    K, y = of_riihimaki._problem(5)
+    K *= 1e-3  # the mode is 1e-3 from the start, and Newton's method squares what is left
+    one, whole = of_riihimaki._one_step(K, y), of_riihimaki.la_tkp(K, y, 2)
+    np.testing.assert_allclose(one, whole, rtol=0.0, atol=1e-6)
+    # at the prior's mean the probabilities are a half: what the data say is seen, not that alone
+    assert np.abs(whole - 0.5).max() > 1e-5

@@ -58,6 +58,31 @@ class Runs(NamedTuple):
         return [float(row[k]) for row, k in zip(self.accuracy, within, strict=True)]
 
 
+def runs_of(
+    splits: Iterable[tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]],
+    budgets: Mapping[str, Sequence[int]],
+    *,
+    m: int,
+    steps: int,
+    seed: int,
+) -> dict[str, Runs]:
+    """Methods with m cluster centres over splits, each with its numbers of iterations; for svi, `steps` steps each."""
+    kept: dict[str, list[tuple[Array, Array]]] = {method: [] for method in budgets}
+    for k, split in enumerate(splits):
+        for method, numbers in budgets.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # runs are cut short on purpose
+                kept[method].append(
+                    accuracy_against_time(
+                        lambda budget, method=method, k=k: tractable_classifier(  # type: ignore[misc]
+                            method, n_inducing=m, max_iter=budget * (steps if method == "svi" else 1), seed=seed + k
+                        ),
+                        numbers, *split,
+                    )
+                )  # fmt: skip
+    return {method: Runs(*map(np.array, zip(*pairs, strict=True))) for method, pairs in kept.items()}
+
+
 def _spread(runs: Mapping[str, Runs], methods: Sequence[str]) -> float:
     means = [np.mean(runs[method].final) for method in methods]
     return float(max(means) - min(means))
@@ -175,23 +200,13 @@ def sets(asked: SetsOptions, say: Say) -> Outcome:
         notes += [how] if how else []
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, below the paper's")
-        kept: dict[str, list[tuple[Array, Array]]] = {method: [] for method in METHODS}
+        splits = []
         for k in range(asked.n_run):
             split = train_test_split(data, asked.seed + k, test_size=0.2)  # as the paper where a set has no test part
             X, X_test = standardise(data.X[split.train], data.X[split.test])
-            for method in METHODS:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # runs are cut short on purpose
-                    kept[method].append(
-                        accuracy_against_time(
-                            lambda budget, method=method, k=k: tractable_classifier(  # type: ignore[misc]
-                                method, n_inducing=asked.m, max_iter=budget * (asked.steps if method == "svi" else 1),
-                                seed=asked.seed + k,
-                            ),
-                            asked.budgets, X, data.y[split.train], X_test, data.y[split.test],
-                        )
-                    )  # fmt: skip
-        value[name] = {method: Runs(*map(np.array, zip(*pairs, strict=True))) for method, pairs in kept.items()}
+            splits.append((X, data.y[split.train], X_test, data.y[split.test]))
+        budgets = dict.fromkeys(METHODS, asked.budgets)
+        value[name] = runs_of(splits, budgets, m=asked.m, steps=asked.steps, seed=asked.seed)
         for method, runs in value[name].items():
             deviation = float(np.std(runs.final, ddof=1)) if asked.n_run > 1 else None
             rows.append((name, method, data.n, asked.n_run, float(np.mean(runs.final)), deviation,

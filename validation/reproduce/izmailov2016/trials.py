@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from validation.datasets import load
-from validation.datasets.splits import standardise, train_test_split
 from validation.problem import Problem
 from validation.reproduce.classifiers import tractable_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
-from validation.reproduce.izmailov2016.sets import METHODS, Runs
-from validation.reproduce.protocols import accuracy_against_time
-from validation.reproduce.trials import Trial, TrialOptions, run
-from validation.reproduce.wenzel2019.table1 import binary, smaller
+from validation.reproduce.izmailov2016.sets import METHODS, runs_of
+from validation.reproduce.trials import Parts, Trial, TrialOptions, parts_of, run
 from validation.solve import solve
 
 Array = NDArray[np.float64]
@@ -32,34 +28,24 @@ _STEPS = 100  # of svi for each iteration of the others, as in `sets`
 _NEAR = 0.01
 
 
-class _Parts(NamedTuple):
-    X: Array
-    y: NDArray[np.int64]
-    X_test: Array
-    y_test: NDArray[np.int64]
-
-
 @cache
-def _parts(name: str, seed: int) -> _Parts:
-    data = smaller(binary(load(name))[0], _ROWS + _TEST, seed)
-    split = train_test_split(data, seed, test_size=max(data.n - _ROWS, data.n // 5))
-    X, X_test = standardise(data.X[split.train], data.X[split.test])
-    return _Parts(X, data.y[split.train], X_test, data.y[split.test])
+def _parts(name: str, seed: int) -> Parts:
+    return parts_of(name, _ROWS, _TEST, seed)
 
 
-def _splits(name: str, seed: int) -> list[_Parts]:
+def _splits(name: str, seed: int) -> list[Parts]:
     return [_parts(name, seed + k) for k in range(_SPLITS)]
 
 
-def _score(method: str, parts: _Parts, seed: int, rounds: int = _ROUNDS, **options: Any) -> float:
-    """Accuracy on the test rows, NaN where the run leaves what a prior may be."""
+def _score(method: str, parts: Parts, seed: int, rounds: int = _ROUNDS, **options: Any) -> float:
+    """Accuracy on the test rows."""
     model = tractable_classifier(method, n_inducing=_CENTRES, max_iter=rounds, seed=seed)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)  # runs are cut short on purpose
         return float(model.set_params(**options).fit(parts.X, parts.y).score(parts.X_test, parts.y_test))
 
 
-def _placed(parts: _Parts, seed: int, learn: tuple[str, ...]) -> float:
+def _placed(parts: Parts, seed: int, learn: tuple[str, ...]) -> float:
     """Accuracy at the maximum of the bound (11) from cluster centres, by svgpc, which can learn positions too."""
     centres = KMeans(_CENTRES, n_init=1, random_state=seed).fit(parts.X).cluster_centers_
     scale = np.full(parts.X.shape[1], np.sqrt(2.0 * parts.X.shape[1]))  # near the median distance of standardised rows
@@ -87,21 +73,9 @@ def _centres(seed: int) -> Iterable[Decided]:
 
 def _lbfgs(seed: int) -> Iterable[Decided]:
     for name in _SETS:
-        kept: dict[str, list[tuple[Array, Array]]] = {method: [] for method in (*METHODS, "svi-lbfgs")}
-        for k, parts in enumerate(_splits(name, seed)):
-            for method, pairs in kept.items():
-                scale = _STEPS if method == "svi" else 1
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    pairs.append(
-                        accuracy_against_time(
-                            lambda budget, method=method, k=k, scale=scale: tractable_classifier(  # type: ignore[misc]
-                                method, n_inducing=_CENTRES, max_iter=budget * scale, seed=seed + k
-                            ),
-                            (1, 2, 4, 8, 16, 32, 64) if method == "svi-lbfgs" else (1, 2, 4, 8, 16, 32), *parts,
-                        )
-                    )  # fmt: skip
-        runs = {method: Runs(*map(np.array, zip(*pairs, strict=True))) for method, pairs in kept.items()}
+        budgets: dict[str, Sequence[int]] = dict.fromkeys(METHODS, (1, 2, 4, 8, 16, 32))
+        budgets["svi-lbfgs"] = (1, 2, 4, 8, 16, 32, 64)
+        runs = runs_of(_splits(name, seed), budgets, m=_CENTRES, steps=_STEPS, seed=seed)
         for method in METHODS:
             there = np.exp(np.array(runs[method].log_time))
             text = f"{name}: accuracy when {method} is at its end, L-BFGS-B on (11) less {method}"
@@ -112,23 +86,14 @@ def _rates(seed: int) -> Iterable[Decided]:
     grid = tuple(0.1 * 2.0**k for k in range(11))
     budgets = (1, 2, 4, 8, 16)
     parts = _parts("svmguide1", seed)
-    curves: dict[float, Array] = {}
-    for rate in grid:
-        found = []
-        for budget in budgets:
-            try:
-                found.append(_score("svi", parts, seed, budget * _STEPS, rate=rate))
-            except (ValueError, FloatingPointError):  # a prior or a q that is none
-                found.append(np.nan)
-        curves[rate] = np.array(found)
-    best = max(float(np.nanmax(curve)) for curve in curves.values())
+    curves = {rate: np.array([_score("svi", parts, seed, n * _STEPS, rate=rate) for n in budgets]) for rate in grid}
+    best = max(float(curve.max()) for curve in curves.values())
 
     def there(curve: Array) -> float:
         place = np.flatnonzero(curve >= best - _NEAR)
         return float(_STEPS * budgets[place[0]]) if place.size else np.inf
 
-    last = curves[grid[-1]]
-    drop = best - float(last[-1]) if np.isfinite(last[-1]) else 1.0
+    drop = best - float(curves[grid[-1]][-1])
     yield above("rate-inside-grid", f"svmguide1: best final accuracy less that at rate {grid[-1]:.4g}", drop, 0.05)
     medium = min(there(curves[rate]) for rate in grid[1:-1])
     slow = min(there(curves[grid[0]]), 2.0 * _STEPS * budgets[-1])

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from fast.core.hyperprior import half_t_scale, log_hyperprior
 from validation import arguments
 from validation.datasets.dataset import Dataset
-from validation.datasets.splits import Split, kfold, standardise, train_test_split
+from validation.datasets.splits import Split, duplicate_groups, kfold, standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.reproduce import decisions
@@ -186,7 +186,7 @@ def splits_of(
         splits = list(kfold(data, 10, seed, keep_leaks=keep_leaks))[: arguments.integer(n_run, "n_run", at_least=1)]
         if len(splits) < 10:
             notes.append(f"{name}: {len(splits)} folds of 10, fewer than the paper's")
-        equal = data.n - len(np.unique(data.X, axis=0))
+        equal = data.n - 1 - int(duplicate_groups(data.X).max())
         if equal:
             how_apart = "fall where they may" if keep_leaks else "stay together"
             notes.append(f"{name}: {equal} rows repeat the inputs of others, which {how_apart} in the folds")

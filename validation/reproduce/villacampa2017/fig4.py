@@ -85,7 +85,7 @@ def _area(course: setting.Course, field: str, seconds: Array) -> float:
     return float(np.asarray(getattr(course, field))[place].mean())
 
 
-def _reached(course: setting.Course, level: float) -> int:
+def reached(course: setting.Course, level: float) -> int:
     """The place of the first score of a course that is at most a level; its last one where none is."""
     outcome = np.flatnonzero(course.nll <= level)
     return int(outcome[0]) if outcome.size else course.nll.size - 1
@@ -105,7 +105,7 @@ def decide(runs: Mapping[int, Mapping[str, Sequence[setting.Course]]]) -> list[D
             return [_area(course, field, grid) for course in every[method]]
 
         def steps(method: str, every=every) -> list[float]:  # type: ignore[no-untyped-def]
-            return [float(np.log(c.iteration[_reached(c, c.nll[-1] + 0.02)] + 1.0)) for c in every[method]]
+            return [float(np.log(c.iteration[reached(c, c.nll[-1] + 0.02)] + 1.0)) for c in every[method]]
 
         for rival in ("gfitc", "vi-robust"):
             text = f"m = {m}: mean over log time, SEP less {setting.NAMES[rival]}, of the"
@@ -114,7 +114,7 @@ def decide(runs: Mapping[int, Mapping[str, Sequence[setting.Course]]]) -> list[D
         gap = abs(float(np.mean([a.nll[-1] - b.nll[-1] for a, b in zip(every["ep"], every["sep"], strict=True)])))
         alike.append(below("fig4-ep-equals-sep", f"m = {m}: distance of EP's and SEP's mean final nll", gap, 0.02))
         times = {
-            method: [float(np.log(c.seconds[_reached(c, c.nll[-1] + 0.02)])) for c in every[method]] for method in every
+            method: [float(np.log(c.seconds[reached(c, c.nll[-1] + 0.02)])) for c in every[method]] for method in every
         }
         text = f"m = {m}: log time to the final nll + .02, SEP less GFITC"
         best.append(surely("fig4-faster-than-gfitc", text, times["sep"], times["gfitc"]))

@@ -21,6 +21,7 @@ from validation.reproduce.experiment import Outcome, Picture, Say, Table, experi
 from validation.reproduce.protocols import Score, scores
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import flights, setting
+from validation.reproduce.villacampa2017.fig4 import reached
 from validation.reproduce.villacampa2017.flights import NAME, SYNTHETIC
 
 Array = NDArray[np.float64]
@@ -125,7 +126,7 @@ def _ended(run: setting.Run, parts: Parts) -> Ended:
 
 def _time_to_end(course: setting.Course) -> float:
     """Seconds until the negative log-likelihood is first within .01 of where it ends."""
-    return float(course.seconds[int(np.argmax(course.nll <= course.nll[-1] + 0.01))])
+    return float(course.seconds[reached(course, course.nll[-1] + 0.01)])
 
 
 def decide(runs: Mapping[str, Ended], printed: Mapping[str, Mapping[str, float]]) -> list[Decided]:
@@ -185,8 +186,7 @@ def airline_experiment(
     courses = {}
     for method in methods:
         prior = setting.start(parts.X, n_inducing, 3, seed)
-        batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
-        training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
+        training = _adam(len(parts.y), batch_size, n_steps, rate, nat_rate, seed)
         watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
         courses[method] = _course(_trained(parts, method, prior, training, watch))
         _tell(say, method, courses[method])

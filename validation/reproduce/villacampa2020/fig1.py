@@ -70,7 +70,7 @@ def one_setting(data: Dataset, fraction: float, repetition: int, asked: Fig1Opti
             chosen = asked.optimizer if method in plan.quasi_newton else "adaptive"
             training = setting.Training(
                 n_steps=min(asked.n_steps, plan.n_steps), rate=asked.rate, optimizer=chosen, damping=asked.damping,
-                n_start=asked.n_start if method == "pep" else 60,
+                n_start=asked.n_start if method == "pep" else setting.TRAINING.n_start,
             )  # fmt: skip
             watch = setting.Watch(budget=asked.budget, evaluate=False)
             run = setting.train(method, plan.alpha, plan.X, plan.y, prior, training, watch)
@@ -311,6 +311,7 @@ def reductions(asked: Fig1Options) -> list[str]:
         messages.append(f"{n_steps} steps, fewer than the paper's 500: -o n_steps=500")
     if np.isfinite(budget):
         messages.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
+    messages.append(setting.sweeps(asked.damping, asked.n_start))
     return [*messages, f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 1 and D.8 print no numbers"]
 
 

@@ -60,6 +60,7 @@ def training_time_experiment(
     optimizer : str      of the methods that the paper trains by L-BFGS: "adaptive" or "lbfgs"
     rate : float         first rate of "adaptive"
     n_start : int        steps of q before the priors move
+    damping : float      of power EP
     growth : float       > 1: scores after the first step, when training time has grown by this factor, at the end
     budget : float       seconds of training
     seed : int           of the inducing points at the start
@@ -190,8 +191,8 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
                 runs = [
                     training_time_experiment(
                         plan, method, alpha, size, n_steps=asked.n_steps, optimizer=asked.optimizer, rate=asked.rate,
-                        n_start=asked.n_start if method == "pep" else 60, damping=asked.damping, budget=asked.budget,
-                        seed=k,
+                        n_start=asked.n_start if method == "pep" else setting.TRAINING.n_start,
+                        damping=asked.damping, budget=asked.budget, seed=k,
                     )
                     for k, plan in enumerate(plans)
                 ]  # fmt: skip
@@ -236,7 +237,8 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     message: tuple[Table, ...] = ()
     if whole and asked.n_run > 1 and all(len(courses) == asked.n_run for courses in kept.values()):
         message = (decisions.table(decide(kept), "What section 5.3 and appendix D say of the curves"),)
-    notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 3 and D.9 print no numbers"]
+    notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, setting.sweeps(asked.damping, asked.n_start)]
+    notes.append("Fig. 3 and D.9 print no numbers")
     return Outcome(
         {
             "data": f"{asked.dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",

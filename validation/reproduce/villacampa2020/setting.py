@@ -184,6 +184,11 @@ def grown(before: Run, X: Array, y: Labels, damping: float = 0.5) -> Any:
     return new
 
 
+def sweeps(damping: float, n_start: int) -> str:
+    """What a page says of the sweeps of PEP, which decide at alpha near 0 at which fixed point they end."""
+    return f"PEP: damping {damping:g}, {n_start} sweeps before the priors move; the paper prints neither"
+
+
 class Training(NamedTuple):
     """How one method is trained on all data: q alone first, then q and the priors.
 

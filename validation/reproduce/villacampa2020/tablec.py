@@ -284,9 +284,7 @@ def tablec(asked: TablecOptions, say: Say) -> Outcome:
     notes.append(
         f"{asked.n_steps} steps of PEP and label regression; appendix C does not say how many, section 5.1 has 500"
     )
-    notes.append(
-        f"PEP: damping {asked.damping:g}, {asked.n_start} sweeps before the priors move; the paper prints neither"
-    )
+    notes.append(setting.sweeps(asked.damping, asked.n_start))
     if np.isfinite(asked.budget):
         notes.append(f"a training of PEP is cut after {asked.budget:g} s: -o budget=1e9")
     notes += [

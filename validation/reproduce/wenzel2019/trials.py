@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.datasets import load
-from validation.datasets.splits import standardise, train_test_split
 from validation.problem import Problem
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
-from validation.reproduce.trials import Trial, TrialOptions, run
-from validation.reproduce.wenzel2019.table1 import binary, smaller
+from validation.reproduce.trials import Trial, TrialOptions, parts_of, run
 from validation.solution import Solution
 from validation.solve import solve
 
@@ -35,13 +32,11 @@ class _End(NamedTuple):
 
 
 def _posed(name: str, method: str, seed: int) -> tuple[Problem, NDArray[np.int64]]:
-    data = smaller(binary(load(name))[0], _ROWS + _TEST, seed)
-    split = train_test_split(data, seed, test_size=max(data.n - _ROWS, data.n // 5))
-    X, X_test = standardise(data.X[split.train], data.X[split.test])
+    X, y, X_test, y_test = parts_of(name, _ROWS, _TEST, seed)
     points = X[np.random.default_rng(seed).permutation(len(X))[:_POINTS]]
     scale = np.full(X.shape[1], np.sqrt(2.0 * X.shape[1]))  # near the median distance of standardised rows
-    problem = Problem(name, X, data.y[split.train], 2, _LINK[method], 3.0, scale, jitter=1e-4, Z=points, X_test=X_test)
-    return problem, data.y[split.test]
+    problem = Problem(name, X, y, 2, _LINK[method], 3.0, scale, jitter=1e-4, Z=points, X_test=X_test)
+    return problem, y_test
 
 
 def _trained(method: str, problem: Problem, n_steps: int, seed: int, **options: Any) -> Solution:
@@ -105,14 +100,14 @@ def _noisy(seed: int) -> Iterable[Decided]:
     worse = []
     learn = {"learn": ("variance", "scale")}
     for name in _SETS:
+        posed = {method: _posed(name, method, seed) for method in _LINK}
         changes = {
-            method: [float(np.log(_change(method, _posed(name, method, seed)[0], 300, seed + k, **learn)))
-                     for k in range(_SEEDS)]
-            for method in _LINK
-        }  # fmt: skip
+            method: [float(np.log(_change(method, problem, 300, seed + k, **learn))) for k in range(_SEEDS)]
+            for method, (problem, _) in posed.items()
+        }
         text = f"{name}: log relative change of the inducing mean after 300 steps, x-gpc less svgpc"
         yield surely("svgpc-noisy-parameters", text, changes["x-gpc-svi"], changes["svgpc"])
-        problem, y = _posed(name, "svgpc", seed)
+        problem, y = posed["svgpc"]
         answer = _trained("svgpc", problem, 3000, seed, stop=1e-4, **learn)
         assert answer.probabilities is not None  # test rows were given
         end = _end("svgpc", problem, y, 3000, seed, **learn)
