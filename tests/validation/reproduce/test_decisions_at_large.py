@@ -1,5 +1,7 @@
 """Sentences about whole tables and about runs beside numbers: what holds where it is so, and fails where it is not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,13 @@ def test_ranks_are_as_the_text_has_them():
         assert not bad[claim], claim
 
 
+def test_what_draws_of_settings_do_not_settle_stays_open():
+    for holds, held in ((lambda d: True, True), (lambda d: False, False), (lambda d: bool(d[0] < 6), None)):
+        outcome = fig1._often("fig1", "a thing", holds, 12)
+        assert outcome.held is held
+        assert outcome.limit == 0.95
+
+
 def course(end, rise=0.0, speed=1.0, steps=10):
     """A score that falls to its end, and rises after it."""
     k = np.arange(steps)
@@ -204,6 +213,17 @@ def test_digits_of_2017_are_as_the_text_has_them():
     assert set(verdicts(fig5.decide(runs(), {}), "villacampa2017")) == {"fig5-mnist-alike", "fig5-mnist-faster"}
     two = {method: run for method, run in runs().items() if method != "ep"}
     assert "fig5-mnist-alike" not in verdicts(fig5.decide(two, printed), "villacampa2017")
+
+
+def test_scores_of_digits_have_the_errors_of_their_test_rows():
+    p = np.array([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.5, 0.4, 0.1], [0.2, 0.3, 0.5], [0.8, 0.1, 0.1]])
+    y = np.array([0, 1, 1, 2, 0])  # the third row is wrong
+    run = SimpleNamespace(course="course", probabilities=lambda X: p)
+    ended = fig5._ended(run, fig5.Parts(None, None, np.zeros((5, 1)), y))
+    assert ended.course == "course"
+    assert ended.error_error == pytest.approx(np.sqrt(0.2 * 0.8 / 5))
+    surprise = -np.log([0.7, 0.6, 0.4, 0.5, 0.8])
+    assert ended.nll_error == pytest.approx(np.sqrt(np.mean((surprise - surprise.mean()) ** 2) / 5))
 
 
 def test_curves_on_shuttle_are_as_the_text_has_them():

@@ -365,6 +365,21 @@ def test_the_printed_sizes_are_those_of_the_data_at_hand():
     assert len(notes) == 2
 
 
+def test_folds_part_equal_rows_unless_they_are_told_to_keep_them_together():
+    X = np.repeat(np.random.default_rng(0).standard_normal((40, 2)), 2, axis=0)
+    data = datasets.Dataset("twins", X, np.repeat(np.arange(40) % 2, 2), ("a", "b"), ("x1", "x2"), 0, "", "", "")
+
+    def leaks(**options):
+        splits, notes = splits_of("twins", data, 10, 100, 100, 0, **options)
+        return sum(len(set(s.train // 2) & set(s.test // 2)) for s in splits), notes
+
+    apart, together = leaks(), leaks(keep_leaks=False)
+    assert apart[0] > 0
+    assert together[0] == 0
+    assert any("40 rows repeat the inputs of others, which fall where they may" in note for note in apart[1])
+    assert any("which stay together" in note for note in together[1])
+
+
 def test_absent_data_is_one_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("TRIAD_DATA", str(tmp_path))
     (tmp_path / "manifest.toml").write_text("")
