@@ -18,7 +18,15 @@ from validation.reproduce.riihimaki2013.fig5 import usps_marginals
 from validation.reproduce.riihimaki2013.fig7 import hyperparameter_grid
 from validation.reproduce.riihimaki2013.fig8 import convergence_study
 from validation.reproduce.riihimaki2013.fig9 import benchmark, splits_of
-from validation.reproduce.riihimaki2013.table1 import METHODS, QUANTITIES, Part, _rows, compare_ep_variants, table1
+from validation.reproduce.riihimaki2013.table1 import (
+    METHODS,
+    QUANTITIES,
+    Part,
+    _rows,
+    compare_ep_variants,
+    drawn_variances,
+    table1,
+)
 
 LIMIT = stats.norm.isf(0.5e-5)  # two-sided tests of few statistics at 1e-5 each
 
@@ -353,6 +361,40 @@ def test_table_1_of_two_splits_has_every_cell_once():
     cells = [row[:4] for row in table.rows]
     assert len(set(cells)) == len(cells) == 2 * (2 * 3 * 2 + 1)
     assert any("12 of 89 training rows" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("drawn", ["prior", "constant"])
+def test_variances_of_draws_are_those_of_their_distribution(drawn):
+    """Of prior draws at the data everywhere the prior's; of one value again and again only what is left at others."""
+    rng = np.random.default_rng(3)
+    X, others = rng.standard_normal((6, 2)), np.array([[0.1, -0.2], [1.5, 1.0], [40.0, 0.0]])
+    problem = Problem("draws", X, rng.integers(0, 3, 6), 3, "multinomial-probit", 1.7, 1.3, jitter=1e-6,
+                      X_test=np.vstack([X, others]))  # fmt: skip
+    K = 1.7 * np.exp(-0.5 * ((problem.X_test[:, None] - problem.X_test) ** 2).sum(axis=-1) / 1.3**2)
+    K[:6, :6] += 1e-6 * np.eye(6)
+    n_draws = 4000
+    normals = rng.standard_normal((n_draws, 6, 3))
+    f = np.einsum("ij,sjc->sic", np.linalg.cholesky(K[:6, :6]), normals) if drawn == "prior" else np.ones_like(normals)
+    left = np.diagonal(K[6:, 6:] - K[6:, :6] @ np.linalg.solve(K[:6, :6], K[:6, 6:]))
+    expected = np.diagonal(K) if drawn == "prior" else np.concatenate([np.zeros(6), left])
+    variances = drawn_variances(problem, f, np.random.default_rng(4))
+    z = (variances - expected[:, None]) / np.maximum(expected[:, None] * np.sqrt(2.0 / (n_draws - 1)), 1e-12)
+    assert variances.shape == (9, 3)
+    assert np.abs(z).max() < 4.3  # 27 normals at a level of 5e-4 together
+
+
+def test_table_1_takes_variances_of_draws_where_asked():
+    """Those of few draws are off by far more, with the same means and probabilities."""
+    options = {"methods": ("nested-ep",), "n": 12, "n_test": 20, "iterations": 4, "n_chains": 2, "n_draws": 10}
+    cells = [
+        {row[1:3]: row[4] for row in table1(dataset="wine", **options, variances=name).tables[0].rows}
+        for name in ("conditional", "drawn")
+    ]
+    for (part, what), value in cells[0].items():
+        if "variances" in what:
+            assert cells[1][part, what] > 1.2 * value
+        elif part != "both":
+            assert cells[1][part, what] == value
 
 
 def test_the_printed_sizes_are_those_of_the_data_at_hand():
