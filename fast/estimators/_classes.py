@@ -122,6 +122,7 @@ class ClassesClassifier(GPClassifier):
     _multi_class, _most_inducing, _by_rows = True, 50, True
     _link, _auto = "threshold", ("variance", "noise", "lengthscales")
     _by_ep: ClassVar[bool] = False  # learn="auto" in batch: parameters are those that EP finds
+    _most_sweeps: ClassVar[int] = 10_000  # or steps, at parameters that EP found
     _module: ClassVar[ModuleType]
     _asked: ClassVar[Callable[..., Options]]  # the class of the method's options
 
@@ -176,7 +177,9 @@ class ClassesClassifier(GPClassifier):
         given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
             held = not (isinstance(self.learn, str) and self.learn == "auto")
-            return {"tolerance": _TOLERANCE if held else _AT_EP, "max_iterations": given or 10_000}
+            if held:
+                return {"tolerance": _TOLERANCE, "max_iterations": given or 10_000}
+            return {"tolerance": _AT_EP, "max_iterations": given or self._most_sweeps}
         steps = given or _SEARCH_STEPS
         return {
             "tolerance": _LEARNING_TOLERANCE,
@@ -252,3 +255,54 @@ class SteppingClassifier(ClassesClassifier):
             "rate": float(self.learning_rate),
             "seed": int(rng.randint(np.iinfo(np.int32).max)),
         }
+
+
+LABEL_ERRORS = """"auto", with
+                                         learn="auto" in batch: the one that maximises the bound at the q that 0.1
+                                         leads to, else 0.01"""
+_FIRST_ERRORS, _USUAL_ERRORS, _MOST_ERRORS = 0.1, 0.01, 0.9
+
+
+def most_likely_errors(probabilities: FloatArray, codes: IntArray, epsilon: float) -> float:
+    """Probability of a random label that maximises the bound at a q, with a row of either kind more.
+
+    The bound has log(1 - e) of a row's share on the side of its label and log(e/(C - 1)) of the rest, where
+    e = epsilon (C - 1)/C: it is greatest at e = mean share of the rest.
+
+    Parameters
+    ----------
+    probabilities : (n, C)    of labels, at the training rows, by that q
+    codes : (n,)              labels
+    epsilon : float           with which they were predicted
+    """
+    n, n_classes = probabilities.shape
+    right = (probabilities[np.arange(n), codes] - epsilon / n_classes) / (1.0 - epsilon)
+    wrong = (float(np.clip(1.0 - right, 0.0, 1.0).sum()) + 1.0) / (n + 2.0)
+    return min(_MOST_ERRORS, wrong * n_classes / (n_classes - 1))
+
+
+class BoundedClassifier(SteppingClassifier):
+    """Those near the bound, in which a row on the wrong side costs log(epsilon/C) whatever the noise.
+
+    `epsilon_` is the probability of a random label that was used, learned or not.
+    """
+
+    epsilon: Any
+    epsilon_: float
+
+    def _options(self) -> dict[str, Any]:
+        if not isinstance(self.epsilon, str):
+            self.epsilon_ = self.epsilon
+        return {"epsilon": getattr(self, "epsilon_", _USUAL_ERRORS)}
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        self.epsilon_ = _USUAL_ERRORS
+        if not (isinstance(self.epsilon, str) and self._asks_ep(X.shape[0])):
+            return super()._train(X, codes, start, rng, callback)
+        self.epsilon_ = _FIRST_ERRORS
+        first = super()._train(X, codes, start, rng, None)
+        if ended():
+            return first
+        self.epsilon_ = most_likely_errors(np.asarray(first.predict(X).probabilities), codes, self.epsilon_)
+        second = super()._train(X, codes, start, rng, callback)
+        return second._replace(n_iter=first.n_iter + second.n_iter)

@@ -17,17 +17,19 @@ from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import GPClassifier
-from fast.estimators._guide import probit_parameters_by_ep
+from fast.estimators._guide import probit_parameters_by_ep, sample
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.full_classes.learning import ClassSearch, search
-from fast.full_classes.prior import prepare
+from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 
 _TOLERANCE = 1e-8  # of the inner iteration
 _LEARNING_INNER = (
     1e-4  # of it on the way to the best parameters: the evidence errs by its square, derivatives by as much
 )
+_LEARNING_ITERATIONS = 100  # of the method at parameters on the way, which count as refused where it has not converged
 _LEARNING_TOLERANCE = 1e-3  # of the gradient in log parameters: far below what the data resolve
+_PART = 600  # rows that learning sees first where there are half as many more
 
 _PARAMETERS = """
     Full GPs: time C n^3 an iteration, memory C n^2.
@@ -108,42 +110,69 @@ class _MulticlassClassifier(GPClassifier):
         """Where the next run of the method starts."""
         raise NotImplementedError
 
+    def _in_stages(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        """Of many rows a part decides on the parameters, with all its stages; all rows give the posterior there."""
+        auto = isinstance(self.learn, str) and self.learn == "auto"
+        size = int(_PART * (3.0 / max(3, len(self.classes_))) ** (1.0 / 3.0))  # the same time for any number of classes
+        if not (auto and self._learned(X) and 2 * codes.size > 3 * size):
+            return super()._in_stages(X, codes, start, rng, callback)
+        rows = sample(codes, size, rng)
+        part = super()._in_stages(X[rows], codes[rows], start, rng, None)
+        begin = start._replace(variance=part.variance, lengthscales=part.lengthscales, noise=part.noise)
+        whole = self._at(X, codes, begin, _LEARNING_ITERATIONS)
+        converged, reason = whole.converged and part.converged, part.reason if whole.converged else whole.reason
+        whole = whole._replace(n_iter=part.n_iter + whole.n_iter, converged=converged, reason=reason)
+        return self._finish(whole, callback)
+
+    def _at(self, X: Any, codes: IntArray, held: Start, max_iterations: int) -> Fitted:
+        """The method at parameters that are held."""
+        prior = prepare(Data(X, codes, len(self.classes_)), Prior(*held, shared=True))
+        options = type(self._module.DEFAULTS)(tolerance=_TOLERANCE, max_iterations=max_iterations)
+        posterior = self._module.converge(prior, options)
+        reason = "fixed point reached" if posterior.converged else ended() or "iteration limit reached"
+        return self._of(posterior, posterior.iterations, posterior.converged, reason)
+
+    def _of(self, posterior: Any, n_iter: int, converged: bool, reason: str) -> Fitted:
+        value = getattr(posterior, self._evidence)
+        end = np.nan if value is None else value, n_iter, converged, reason
+        return fitted(self._predicting(), posterior, posterior.prior.hyper.of(0), None, *end)
+
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        prior = prepare(Data(X, codes, len(self.classes_)), Prior(*start, shared=True))
         max_iter = inputs.count("max_iter", self.max_iter)
         module, evidence = self._module, self._evidence
         learn, own, density = self._learned(X), type(module.DEFAULTS), self._density
-        if learn:
-            optimum = search(
-                prior,
-                lambda here, warm: module.converge(here, own(tolerance=_LEARNING_INNER), start=warm),
-                lambda at: (getattr(at, evidence), module.gradients(at)),
-                ClassSearch(
-                    learn=learn,
-                    hyperprior=None if density is None else density.densities,
-                    map_density="value" if density is None else density.map_density,
-                    max_iterations=max_iter,
-                    learning_tolerance=_LEARNING_TOLERANCE,
-                ),
-                warm_start=self._warm,
-            )
-            reason = optimum.reason
-            posterior = module.converge(
-                optimum.posterior.prior, own(tolerance=_TOLERANCE), start=self._warm(optimum.posterior)
-            )
-            n_iter, converged = optimum.trace.size, optimum.converged and posterior.converged
-            if not posterior.converged:
-                reason = (
-                    ended() or f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
-                )
-        else:
-            posterior = module.converge(prior, own(tolerance=_TOLERANCE, max_iterations=max_iter))
-            n_iter, converged = posterior.iterations, posterior.converged
-            reason = "fixed point reached" if converged else ended() or "iteration limit reached"
-        hyper = posterior.prior.hyper.of(0)
-        value = getattr(posterior, evidence)
-        end = np.nan if value is None else value, n_iter, converged, reason
-        return self._finish(fitted(self._predicting(), posterior, hyper, None, *end), callback)
+        if not learn:
+            return self._finish(self._at(X, codes, start, max_iter), callback)
+        prior = prepare(Data(X, codes, len(self.classes_)), Prior(*start, shared=True))
+        on_the_way = own(tolerance=_LEARNING_INNER, max_iterations=_LEARNING_ITERATIONS)
+
+        def converge(here: MulticlassPrior, warm: Any) -> Any:
+            posterior = module.converge(here, on_the_way, start=warm)
+            if not (warm is None or posterior.converged or ended()):
+                raise ValueError(f"parameters: found no fixed point at them in {_LEARNING_ITERATIONS} iterations")
+            return posterior
+
+        optimum = search(
+            prior,
+            converge,
+            lambda at: (getattr(at, evidence), module.gradients(at)),
+            ClassSearch(
+                learn=learn,
+                hyperprior=None if density is None else density.densities,
+                map_density="value" if density is None else density.map_density,
+                max_iterations=max_iter,
+                learning_tolerance=_LEARNING_TOLERANCE,
+            ),
+            warm_start=self._warm,
+        )
+        reason = optimum.reason
+        posterior = module.converge(
+            optimum.posterior.prior, own(tolerance=_TOLERANCE), start=self._warm(optimum.posterior)
+        )
+        if not posterior.converged:
+            reason = ended() or f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
+        converged = optimum.converged and posterior.converged
+        return self._finish(self._of(posterior, optimum.trace.size, converged, reason), callback)
 
 
 class NestedEPClassifier(_MulticlassClassifier):

@@ -14,7 +14,17 @@ from fast.core.declare import Options
 from fast.core.hyper import class_hyper
 from fast.core.types import IntArray
 from fast.estimators._base import Fitted, Start, _suited_threads
-from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, ClassesClassifier, Running, SteppingClassifier
+from fast.estimators._classes import (
+    ENDING,
+    LABEL_ERRORS,
+    POINTS,
+    STEPS,
+    TRAINING,
+    BoundedClassifier,
+    ClassesClassifier,
+    Running,
+    SteppingClassifier,
+)
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.projections import InducingClasses
 from fast.sparse_classes.stream import TiedStream
@@ -164,19 +174,19 @@ class GFITCClassifier(ClassesClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RobustVIClassifier(SteppingClassifier):
+class RobustVIClassifier(BoundedClassifier):
     __doc__ = f"""Variational GP classification with the robust likelihood: vi-robust of villacampa2017.
 
     Parameters
     ----------{POINTS}
-    epsilon : float                      probability of a random label, in (0, 1). The bound cannot give a row to noise
-                                         as EP can: q pays log(epsilon/C) for all of it that is on the wrong side,
-                                         and a smaller one bends q to wrong labels{_TRAINING}{_BOUND}"""
+    epsilon : "auto" or float            probability of a random label: {LABEL_ERRORS}.
+                                         The bound cannot give a row to noise as EP can: q pays log(epsilon/C) for all
+                                         of it on the wrong side, and a small one bends q to wrong labels{_TRAINING}{
+        _BOUND
+    }
+    epsilon_ : float                     the probability of a random label that was used"""
     _module: ClassVar[ModuleType] = vi_robust
     _asked: ClassVar[Callable[..., Options]] = vi_robust.RobustOptions
     _by_ep: ClassVar[bool] = True
 
-    epsilon: float = 1e-2
-
-    def _options(self) -> dict[str, Any]:
-        return {"epsilon": self.epsilon}
+    epsilon: Any = "auto"

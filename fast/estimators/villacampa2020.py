@@ -8,7 +8,15 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from fast.core.declare import Options
-from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, SteppingClassifier
+from fast.estimators._classes import (
+    ENDING,
+    LABEL_ERRORS,
+    POINTS,
+    STEPS,
+    TRAINING,
+    BoundedClassifier,
+    SteppingClassifier,
+)
 from fast.methods import apep, pep
 
 _ALL_ROWS = '"batch": all rows in every step, parameters by L-BFGS-B'
@@ -16,7 +24,7 @@ _PARAMETERS = f"""
     Parameters
     ----------
     alpha : float                        power of the likelihood that is matched, in [1e-8, 1] or 0, which is VI
-    epsilon : float                      probability of a random label, in [0, 1); > 0 if alpha is 0{POINTS}{
+    epsilon : float                      probability of a random label, in [0, 1); > 0 if alpha is 0{{errors}}{POINTS}{
     TRAINING.format(batch=_ALL_ROWS, steps=STEPS)
 }{ENDING}"""
 
@@ -38,8 +46,9 @@ class PEPClassifier(_AlphaClassifier):
     __doc__ = f"""GP classification by power expectation propagation: pep of villacampa2020.
 
     A site for each row and class is kept, so there is no `partial_fit`.
-    {_PARAMETERS.format(evidence="power EP's estimate of log p(y)")}"""
+    {_PARAMETERS.format(evidence="power EP's estimate of log p(y)", errors="")}"""
     _module: ClassVar[ModuleType] = pep
+    _most_sweeps: ClassVar[int] = 100  # some sites drift on for thousands where predictions no longer change
     _asked: ClassVar[Callable[..., Options]] = pep.PEPOptions
 
 
@@ -54,18 +63,18 @@ class _EnergyClassifier(_AlphaClassifier):
 
 class APEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by approximate power EP, one energy maximised over q: apep of villacampa2020.
-    {_PARAMETERS.format(evidence="energy of all rows")}"""
+    {_PARAMETERS.format(evidence="energy of all rows", errors="")}"""
     _energy: ClassVar[str] = "apep"
 
 
 class ARPEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by approximate reparameterised power EP: arpep of villacampa2020.
-    {_PARAMETERS.format(evidence="energy of all rows")}"""
+    {_PARAMETERS.format(evidence="energy of all rows", errors="")}"""
     _energy: ClassVar[str] = "arpep"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RPAPEPClassifier(_EnergyClassifier):
+class RPAPEPClassifier(BoundedClassifier, _EnergyClassifier):
     __doc__ = f"""GP classification by reparameterised approximate power EP: rpapep of villacampa2020.
     At alpha = 1 its energy may have no finite maximum; `stop_reason_` says so. It is near an estimate of log p(y) where
     alpha is small: at alpha = 1/2 its maximum is often above 0, and q there is surer than labels allow, although it
@@ -74,8 +83,12 @@ class RPAPEPClassifier(_EnergyClassifier):
     Its optima are far from the prior and flat, and q takes many steps to them: with learn="auto" it goes there once, at
     the parameters that EP found, until eight steps would not change predictions. Parameters that are named are learned
     by its own energy, which takes many times as long.
-    {_PARAMETERS.format(evidence="energy of all rows")}"""
+    {_PARAMETERS.format(evidence="energy of all rows", errors=f"; {LABEL_ERRORS}")}
+    epsilon_ : float                     the probability of a random label that was used"""
     _energy: ClassVar[str] = "rpapep"
 
     alpha: float = 0.05
-    epsilon: float = 1e-2
+    epsilon: Any = "auto"
+
+    def _options(self) -> dict[str, Any]:
+        return _EnergyClassifier._options(self) | BoundedClassifier._options(self)

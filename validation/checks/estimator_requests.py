@@ -162,6 +162,9 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
     given = settings["max_iter"]
     names = ("factors", "damping", "count", "epsilon", "alpha", "shared")
     options = {name: settings[name] for name in names if name in settings} | {"learn": learn, **entry.fixed}
+    at_ep = asks_ep(entry, settings, n)
+    if isinstance(options.get("epsilon"), str):  # of two runs at what EP found the first
+        options["epsilon"] = 0.1 if at_ep else 0.01
     if entry.steps and _stochastic(settings, n):
         options |= {
             "batch_size": settings["batch_size"], "n_steps": _n_steps(settings, n), "optimizer": "adam",
@@ -169,7 +172,8 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
         }  # fmt: skip
     elif not learn:
         # parameters that EP found are not exact either: q is brought to 1e-4 there
-        options |= {"tolerance": 1e-4 if asks_ep(entry, settings, n) else 1e-8, "max_iterations": given or 10_000}
+        most = 100 if at_ep and entry.method == "pep" else 10_000
+        options |= {"tolerance": 1e-4 if at_ep else 1e-8, "max_iterations": given or most}
     elif entry.method == "sep":
         options |= {"n_steps": given or 250, "optimizer": "adam", "rate": settings["learning_rate"]}
     else:

@@ -85,14 +85,14 @@ ENTRIES = (
     ),
     Entry(
         "vi-robust", "villacampa2017", "RobustVIClassifier", "classes", 3, ("vi_robust",),
-        {**_CLASSES, **_STEPS, "epsilon": 1e-2},
+        {**_CLASSES, **_STEPS, "epsilon": "auto"},
     ),
     Entry("pep", "villacampa2020", "PEPClassifier", "classes", 3, ("pep",), _ALPHA),
     Entry("apep", "villacampa2020", "APEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "apep"}),
     Entry("arpep", "villacampa2020", "ARPEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "arpep"}),
     Entry(
         "rpapep", "villacampa2020", "RPAPEPClassifier", "classes", 3, ("apep",),
-        {**_ALPHA, "alpha": 0.05, "epsilon": 1e-2}, {"energy": "rpapep"},
+        {**_ALPHA, "alpha": 0.05, "epsilon": "auto"}, {"energy": "rpapep"},
     ),
     Entry("nested-ep", "riihimaki2013", "NestedEPClassifier", "full", 3, ("nested_ep",), _FULL),
     Entry("nested-iep", "riihimaki2013", "NestedIEPClassifier", "full", 3, ("nested_iep",), _FULL),

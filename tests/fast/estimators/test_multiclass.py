@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fast.core.values import Data, Prior
-from fast.estimators import LaplaceClassifier, NestedEPClassifier, NestedIEPClassifier, VBProbitClassifier
+from fast.estimators import LaplaceClassifier, NestedEPClassifier, NestedIEPClassifier, VBProbitClassifier, multiclass
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 from in_every_run import others_slow
 
@@ -190,3 +190,39 @@ def test_senseless_parameters_are_refused_by_name(iris):
         LaplaceClassifier(prior="flat").fit(*iris)
     with pytest.raises(ValueError, match=r"^learn: found"):
         LaplaceClassifier(learn=("Z",)).fit(*iris)
+
+
+@pytest.mark.parametrize("cls", [LaplaceClassifier, NestedEPClassifier])
+def test_a_part_of_many_rows_decides_on_the_parameters_and_all_rows_on_the_rest(cls, iris, monkeypatch):
+    X, y = iris
+    parts = []
+
+    def sampled(*asked):
+        parts.append(multiclass_sample(*asked))
+        return parts[-1]
+
+    multiclass_sample = multiclass.sample
+    monkeypatch.setattr(multiclass, "sample", sampled)
+    cls(random_state=0).fit(X, y)
+    assert parts == []  # as few rows as here are all looked at
+    monkeypatch.setattr(multiclass, "_PART", 30)
+    cls(random_state=0, learn=("variance", "scale"), max_iter=1).fit(X, y)
+    assert parts == []  # and all there are where it is said what is learned
+    model = cls(random_state=0).fit(X, y)
+    (rows,) = parts
+    assert rows.size == 30
+    assert np.bincount(y[rows]).min() >= 9
+    assert model.variance_ != 1.0
+    held = cls(hyperparameters="fixed", variance=model.variance_, lengthscales=model.lengthscales_).fit(X, y)
+    np.testing.assert_array_equal(held.predict_proba(X), model.predict_proba(X))
+    assert held.log_evidence_ == model.log_evidence_
+    assert model.n_iter_ > held.n_iter_
+
+
+def test_parameters_at_which_the_method_does_not_converge_are_refused(iris, monkeypatch):
+    """Of a fixed point that was not reached nothing is known: the search stays where they are."""
+    X, y = iris
+    asked = {"learn": ("variance",), "variance": 2.0, "lengthscales": 1.0, "prior": None}
+    assert NestedEPClassifier(**asked).fit(X, y).variance_ > 3.0
+    monkeypatch.setattr(multiclass, "_LEARNING_ITERATIONS", 3)
+    assert NestedEPClassifier(**asked).fit(X, y).variance_ == 2.0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -108,6 +109,41 @@ def test_learning_raises_the_evidence_and_labels_may_be_text(cls, iris):
     assert list(learned.classes_) == ["high", "low", "mid"]
     assert learned.score(X, names) > 0.9
     assert learned.lengthscales_.shape == (3, 4)
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
+def test_the_probability_of_a_random_label_is_the_one_that_maximises_the_bound(cls, iris):
+    X, y = iris
+    y = np.where(np.arange(y.size) % 6 == 1, (y + 1) % 3, y)
+    settings = {"n_inducing": 8, "random_state": 0}
+    model = cls(**settings).fit(X, y)
+    first = cls(epsilon=0.1, **settings).fit(X, y)
+    right = (first.predict_proba(X)[np.arange(y.size), y] - 0.1 / 3) / 0.9
+
+    def minus_bound(epsilon):  # of the labels at that q, and of a row more on either side
+        sure, random = np.log1p(epsilon / 3 - epsilon), np.log(epsilon / 3)
+        return -(1.0 + right.sum()) * sure - (1.0 + (1.0 - right).sum()) * random
+
+    best = minimize_scalar(minus_bound, bounds=(1e-6, 0.9), method="bounded", options={"xatol": 1e-9}).x
+    assert model.epsilon_ == pytest.approx(best, rel=1e-5)
+    assert 0.1 < model.epsilon_ < 0.9
+    given = cls(epsilon=model.epsilon_, **settings).fit(X, y)
+    np.testing.assert_array_equal(given.predict_proba(X), model.predict_proba(X))
+    assert model.n_iter_ == first.n_iter_ + given.n_iter_
+    assert model.log_evidence_ > first.log_evidence_
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
+def test_the_probability_of_a_random_label_is_the_usual_one_elsewhere(cls, iris):
+    X, y = iris
+    settings = {"n_inducing": 4, "random_state": 0, "max_iter": 2}
+    for own in ({"learn": ()}, {"training": "minibatch"}):
+        model = cls(**own, **settings).fit(X, y)
+        usual = cls(epsilon=0.01, **own, **settings).fit(X, y)
+        assert model.epsilon_ == usual.epsilon_ == 0.01
+        np.testing.assert_array_equal(usual.predict_proba(X), model.predict_proba(X))
+    again = model.set_params(epsilon=0.2).fit(X, y)
+    assert again.epsilon_ == 0.2
 
 
 def test_a_search_over_alpha_just_works(iris):
