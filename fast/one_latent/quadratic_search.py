@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core.declare import Options, option
-from fast.core.ending import ended, reached
+from fast.core.ending import ENOUGH, ended, enough, reached
 from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.options import Iteration, Storage, Watched
@@ -375,11 +375,13 @@ def alternate(
         trace.append(result.value)
         if callback is not None:
             callback(Progress(len(trace), result.value, state.prior.hyper, residual))
-        converged = residual < tolerance
+        settled = residual < tolerance
+        flat = enough(np.maximum.accumulate(trace).tolist())  # an iteration may lower the bound
+        converged = settled or flat
         reached(f"iteration {len(trace)}", result.value)
         why = ended()
         if converged or why or len(trace) >= max_iterations:
-            reason = "the bound has settled" if converged else why or "iteration limit reached"
+            reason = "the bound has settled" if settled else ENOUGH if flat else why or "iteration limit reached"
             return Learning(state.prior, state.xi, np.array(trace), residual, converged, reason, evaluations)
 
 
