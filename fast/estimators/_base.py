@@ -36,7 +36,7 @@ _ESCALATIONS = 3
 _RELATIVE_JITTER = 1e-10
 _LARGEST = 1e50
 _SWEEP = 1e8  # multiplications of a sweep that inducing points may cost: some ten milliseconds of one core
-_WORTH = 2e-4  # nats a row that three iterations of a search have to gain: held-out scores are not known that well
+ROW_WORTH = 2e-4  # nats a row that three iterations of a search have to gain: held-out scores are not known that well
 _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 
 
@@ -115,7 +115,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         if hasattr(self, "_online"):  # fit starts anew, whatever partial_fit had seen
             del self._online
         self._fit_rows = X.shape[0]
-        with ending(self.max_time, self._say if self.verbose else None, _WORTH * self._fit_rows) as end:
+        with ending(self.max_time, self._say if self.verbose else None, ROW_WORTH * self._fit_rows) as end:
             fitted = self._with_jitter(X, codes, rng, callback)
         self._keep(fitted)
         self._say(f"{fitted.n_iter} steps in {time.perf_counter() - started:.2f} s: {fitted.reason}")

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast.core import inputs
-from fast.core.ending import ended
+from fast.core.ending import ended, ending
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import GPClassifier
+from fast.estimators._base import ROW_WORTH, GPClassifier
 from fast.estimators._guide import probit_parameters_by_ep, sample
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.full_classes.learning import ClassSearch, search
@@ -117,7 +117,8 @@ class _MulticlassClassifier(GPClassifier):
         if not (auto and self._learned(X) and 2 * codes.size > 3 * size):
             return super()._in_stages(X, codes, start, rng, callback)
         rows = sample(codes, size, rng)
-        part = super()._in_stages(X[rows], codes[rows], start, rng, None)
+        with ending(None, worth=ROW_WORTH * size):  # what counts is a gain a row, of those that are looked at
+            part = super()._in_stages(X[rows], codes[rows], start, rng, None)
         begin = start._replace(variance=part.variance, lengthscales=part.lengthscales, noise=part.noise)
         whole = self._at(X, codes, begin, _LEARNING_ITERATIONS)
         converged, reason = whole.converged and part.converged, part.reason if whole.converged else whole.reason

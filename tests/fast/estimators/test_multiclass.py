@@ -217,6 +217,10 @@ def test_a_part_of_many_rows_decides_on_the_parameters_and_all_rows_on_the_rest(
     np.testing.assert_array_equal(held.predict_proba(X), model.predict_proba(X))
     assert held.log_evidence_ == model.log_evidence_
     assert model.n_iter_ > held.n_iter_
+    hurried = cls(random_state=0, max_time=1e-9).fit(X, y)
+    assert "max_time" in hurried.stop_reason_
+    assert not hurried.converged_
+    assert np.isfinite(hurried.predict_proba(X)).all()
 
 
 def test_parameters_at_which_the_method_does_not_converge_are_refused(iris, monkeypatch):
