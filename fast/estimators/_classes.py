@@ -259,8 +259,8 @@ class SteppingClassifier(ClassesClassifier):
 
 LABEL_ERRORS = """"auto", with
                                          learn="auto" in batch: the one that maximises the bound at the q that 0.1
-                                         leads to, else 0.01"""
-_FIRST_ERRORS, _USUAL_ERRORS, _MOST_ERRORS = 0.1, 0.01, 0.9
+                                         leads to if it is 0.2 at least, else 0.01"""
+_FIRST_ERRORS, _USUAL_ERRORS, _LEAST_ERRORS, _MOST_ERRORS = 0.1, 0.01, 0.2, 0.9
 
 
 def most_likely_errors(probabilities: FloatArray, codes: IntArray, epsilon: float) -> float:
@@ -284,6 +284,7 @@ def most_likely_errors(probabilities: FloatArray, codes: IntArray, epsilon: floa
 class BoundedClassifier(SteppingClassifier):
     """Those near the bound, in which a row on the wrong side costs log(epsilon/C) whatever the noise.
 
+    The bound prefers an epsilon that is too large for predictions: it is believed where it says that labels are noisy.
     `epsilon_` is the probability of a random label that was used, learned or not.
     """
 
@@ -303,6 +304,7 @@ class BoundedClassifier(SteppingClassifier):
         first = super()._train(X, codes, start, rng, None)
         if ended():
             return first
-        self.epsilon_ = most_likely_errors(np.asarray(first.predict(X).probabilities), codes, self.epsilon_)
+        likely = most_likely_errors(np.asarray(first.predict(X).probabilities), codes, self.epsilon_)
+        self.epsilon_ = likely if likely >= _LEAST_ERRORS else _USUAL_ERRORS
         second = super()._train(X, codes, start, rng, callback)
         return second._replace(n_iter=first.n_iter + second.n_iter)

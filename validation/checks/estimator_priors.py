@@ -133,7 +133,7 @@ def optimum(entry: Entry, context: Context) -> Iterable[Outcome]:
             given["inducing_points"] = problem.X[::5]
         if entry.family == "classes":
             given["shared"] = True
-        with patch("fast.estimators._base._WORTH", 0.0):  # to where the search ends, not where rows would not tell
+        with patch("fast.estimators._base.ROW_WORTH", 0.0):  # to where the search ends, not where rows would not tell
             model = entry.cls(**given).fit(problem.X, problem.labels)
         one = next(iter(model.hyper_.values()))
         at = {field: np.asarray(getattr(one, field)) for field in names}
