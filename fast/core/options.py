@@ -390,8 +390,8 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     """
     for name, value in given.items():
         option = replace(ESTIMATORS[name], default=defaults[name])
-        if name == "epsilon" and option.default == "auto":
-            option = replace(option, choices=("auto",))
+        if option.kind == "number" and isinstance(option.default, str):  # a word that stands in the number's place
+            option = replace(option, choices=(option.default,))
         if name == "verbose" and isinstance(value, (bool, np.bool_)):
             continue
         if name == "learn" and isinstance(value, str) and value == "auto" and option.default == "auto":

@@ -151,7 +151,7 @@ class ClassesClassifier(GPClassifier):
 
     def _asks_ep(self, n: int) -> bool:
         """Whether EP finds the parameters, which are then held."""
-        return self._by_ep and isinstance(self.learn, str) and self.learn == "auto" and not self._on_batches(n)
+        return self._by_ep and self._free() and not self._on_batches(n)
 
     def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
         if not self._asks_ep(X.shape[0]):
@@ -176,10 +176,8 @@ class ClassesClassifier(GPClassifier):
         """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
         given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
-            held = not (isinstance(self.learn, str) and self.learn == "auto")
-            if held:
-                return {"tolerance": _TOLERANCE, "max_iterations": given or 10_000}
-            return {"tolerance": _AT_EP, "max_iterations": given or self._most_sweeps}
+            tolerance, most = (_AT_EP, self._most_sweeps) if self._free() else (_TOLERANCE, 10_000)
+            return {"tolerance": tolerance, "max_iterations": given or most}
         steps = given or _SEARCH_STEPS
         return {
             "tolerance": _LEARNING_TOLERANCE,

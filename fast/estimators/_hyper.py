@@ -199,15 +199,18 @@ class HyperLearning:
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         """Names of what training learns."""
-        if not (isinstance(self.learn, str) and self.learn == "auto"):
+        if not self._free():
             return inputs.names("learn", self.learn)
         by_one = self._tied() and not self._each_input
         return tuple("scale" if name == "lengthscales" and by_one else name for name in self._auto)
 
     def _tied(self) -> bool:
         """Whether nobody says what is learned, and the prior ties lengthscales to a common factor."""
-        words = isinstance(self.learn, str) and isinstance(self.prior, str)
-        return words and (self.learn, self.prior) == ("auto", "weak")
+        return self._free() and isinstance(self.prior, str) and self.prior == "weak"
+
+    def _free(self) -> bool:
+        """Whether nobody says what is learned."""
+        return isinstance(self.learn, str) and self.learn == "auto"
 
     def _most_gain(self, fitted: Fitted) -> float:
         """What lengthscales of their own may add to evidence and prior, by derivatives across the common factor.
