@@ -78,3 +78,34 @@ def test_a_newton_step_finds_the_mode_where_the_prior_leaves_it_next_to_none_to_
     np.testing.assert_allclose(one, whole, rtol=0.0, atol=1e-6)
     # at the prior's mean the probabilities are a half: what the data say is seen, not that alone
     assert np.abs(whole - 0.5).max() > 1e-5
+
+
+@pytest.mark.parametrize("ends", ["falls", "overflows"])
+def test_the_rate_is_raised_until_svi_diverges(ends, monkeypatch):
+    """It goes on while accuracy is near its best, and no further; an error of another kind is raised."""
+    tried = []
+
+    def score(method, parts, seed, rounds, *, rate):
+        tried.append(rate)
+        if rate > 1.0:
+            if ends == "overflows":
+                raise ValueError("variance: found 1e+15, expected at most 1e+12")
+            return 0.5
+        return 0.9 if rate * rounds > 100.0 else 0.8
+
+    monkeypatch.setattr(of_izmailov, "_parts", lambda name, seed: None)
+    monkeypatch.setattr(of_izmailov, "_score", score)
+    drop, soonest = of_izmailov._rates(0)
+    assert sorted(set(tried)) == [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert drop.observed == pytest.approx(0.4 if ends == "falls" else 0.9)
+    assert "at rate 1.6" in drop.compared
+    assert (soonest.observed, soonest.limit) == (200.0, 1600.0)  # steps at .8 and at .1
+    assert drop.held
+    assert soonest.held
+
+    def broken(*_, **__):
+        raise ValueError("X: found nothing, expected rows")
+
+    monkeypatch.setattr(of_izmailov, "_score", broken)
+    with pytest.raises(ValueError, match=r"^X: found nothing"):
+        list(of_izmailov._rates(0))
