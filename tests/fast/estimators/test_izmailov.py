@@ -118,3 +118,16 @@ def test_batch_training_of_svi_ends_above_its_mini_batches_and_at_a_maximum(moon
     # both within 1e-10 of the maximum in the units of q, where the bound is flat
     np.testing.assert_allclose(held.log_evidence_, whole.log_evidence_, rtol=1e-8, atol=0)
     assert SVIClassifier(n_inducing=None, learn=()).fit(X[:40], y[:40]).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("cls", [JJClassifier, JJHybridClassifier, TaylorClassifier])
+def test_stages_end_where_predictions_no_longer_change(cls, moons, monkeypatch):
+    X, y = moons
+    model = cls(n_inducing=10, random_state=0).fit(X, y)
+    monkeypatch.setattr("fast.estimators._base.ROW_WORTH", 0.0)
+    longer = cls(n_inducing=10, random_state=0).fit(X, y)
+    assert model.stop_reason_ == "further iterations would not change predictions"
+    assert longer.stop_reason_ == "the bound has settled"
+    assert model.converged_
+    assert model.n_iter_ < longer.n_iter_
+    np.testing.assert_allclose(model.predict_proba(X), longer.predict_proba(X), rtol=0.0, atol=0.02)

@@ -201,8 +201,10 @@ def test_a_part_of_many_rows_decides_on_the_parameters_and_all_rows_on_the_rest(
         parts.append(multiclass_sample(*asked))
         return parts[-1]
 
-    multiclass_sample = multiclass.sample
+    multiclass_sample, ending = multiclass.sample, multiclass.ending
+    worth = []
     monkeypatch.setattr(multiclass, "sample", sampled)
+    monkeypatch.setattr(multiclass, "ending", lambda s, **given: worth.append(given["worth"]) or ending(s, **given))
     cls(random_state=0).fit(X, y)
     assert parts == []  # as few rows as here are all looked at
     monkeypatch.setattr(multiclass, "_PART", 30)
@@ -211,12 +213,16 @@ def test_a_part_of_many_rows_decides_on_the_parameters_and_all_rows_on_the_rest(
     model = cls(random_state=0).fit(X, y)
     (rows,) = parts
     assert rows.size == 30
+    assert worth == [30 * multiclass.ROW_WORTH]
     assert np.bincount(y[rows]).min() >= 9
     assert model.variance_ != 1.0
     held = cls(hyperparameters="fixed", variance=model.variance_, lengthscales=model.lengthscales_).fit(X, y)
     np.testing.assert_array_equal(held.predict_proba(X), model.predict_proba(X))
     assert held.log_evidence_ == model.log_evidence_
     assert model.n_iter_ > held.n_iter_
+    short = cls(random_state=0, max_iter=1).fit(X, y)  # the part's search is cut, the posterior is there
+    assert not short.converged_
+    assert "limit" in short.stop_reason_.lower()
     hurried = cls(random_state=0, max_time=1e-9).fit(X, y)
     assert "max_time" in hurried.stop_reason_
     assert not hurried.converged_

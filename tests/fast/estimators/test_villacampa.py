@@ -134,6 +134,16 @@ def test_the_probability_of_a_random_label_is_the_one_that_maximises_the_bound(c
 
 
 @pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
+def test_the_first_of_two_trainings_stands_where_time_is_spent(cls, iris, monkeypatch):
+    X, y = iris
+    monkeypatch.setattr("fast.estimators._classes.ended", lambda: "max_time of 1 s spent")
+    model = cls(n_inducing=4, random_state=0).fit(X, y)
+    assert model.epsilon_ == 0.1
+    first = cls(n_inducing=4, random_state=0, epsilon=0.1).fit(X, y)
+    np.testing.assert_array_equal(first.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
 def test_labels_that_are_clean_have_the_usual_probability_of_a_random_one(cls):
     X, y = make_moons(60, noise=0.05, random_state=0)
     model = cls(n_inducing=8, random_state=0).fit(X, y)

@@ -381,6 +381,8 @@ def test_variances_of_draws_are_those_of_their_distribution(drawn):
     z = (variances - expected[:, None]) / np.maximum(expected[:, None] * np.sqrt(2.0 / (n_draws - 1)), 1e-12)
     assert variances.shape == (9, 3)
     assert np.abs(z).max() < 4.3  # 27 normals at a level of 5e-4 together
+    of_three = drawn_variances(problem, f[:3], np.random.default_rng(4))[:6]
+    np.testing.assert_allclose(of_three, ((f[:3] - f[:3].mean(axis=0)) ** 2).sum(axis=0) / 2, rtol=1e-12, atol=0.0)
 
 
 def test_table_1_takes_variances_of_draws_where_asked():
