@@ -20,6 +20,7 @@ from types import FrameType
 
 ENOUGH = "further iterations would not change predictions"
 _SPAN = 3
+_SLOW = 5  # iterations of a method that converges slowly
 _FIRST, _GROWTH = 1.0, 1.5  # seconds until the first line of progress, and how much later each further one comes
 
 
@@ -34,18 +35,24 @@ class Ending:
         self.started = time.perf_counter()
         self.seconds, self.listen, self.worth = seconds, listen, worth
         self.interrupted = False
+        self.stopped = ""  # why somebody who looks on has ended it
         self.outer: Ending | None = None
         self._next = _FIRST
 
     def why(self) -> str:
         """Why the run has to end now; "" if it has not. A run inside another ends with it."""
-        if self.interrupted:
-            return "interrupted"
+        if self.interrupted or self.stopped:
+            return "interrupted" if self.interrupted else self.stopped
         if self.outer is not None and (why := self.outer.why()):
             return why
         if self.seconds is not None and time.perf_counter() - self.started > self.seconds:
             return f"max_time of {self.seconds:g} s spent"
         return ""
+
+    @property
+    def widest(self) -> float:
+        """Worth of this run, or of the next one around it that has one."""
+        return self.worth if self.worth > 0.0 or self.outer is None else self.outer.widest
 
     def hear(self, what: str, value: float) -> None:
         """Print how far the run is, at times that grow apart."""
@@ -113,6 +120,32 @@ def enough(values: Sequence[float], span: int = _SPAN) -> bool:
     if here is None or here.worth <= 0.0 or len(values) <= span:
         return False
     return values[-1] - values[-1 - span] < here.worth
+
+
+class Watch:
+    """Looks on where an iteration has no bound that rises: ends it where its objective stays as it is.
+
+    Give `after` each objective inside the `ending` that it is made in. Values that repeat the last one, as a step that
+    was not taken leaves them, do not count.
+    """
+
+    def __init__(self, span: int = _SLOW) -> None:
+        self.span = span
+        self._here, self._values = _present.get(), [math.nan]
+
+    def after(self, value: float) -> None:
+        """Take in the objective of one more iteration; nan, where there is none, starts over.
+
+        Parameters
+        ----------
+        value : float    in nats
+        """
+        if value != self._values[-1]:
+            self._values = [*self._values, value][-1 - self.span :]
+        if self._here is None or len(self._values) <= self.span:
+            return
+        if max(self._values) - min(self._values) < self._here.widest:
+            self._here.stopped = ENOUGH
 
 
 def predicts() -> bool:

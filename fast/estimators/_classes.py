@@ -15,9 +15,10 @@ from fast.core.ending import ENOUGH, ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import GPClassifier
-from fast.estimators._guide import parameters_by_ep
+from fast.estimators._guide import guide
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.estimators.binary import _LARGEST_BATCH
+from fast.sparse_classes.projections import ClassDistribution
 from fast.sparse_classes.training import Trained
 
 _TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
@@ -27,6 +28,8 @@ _AT_EP = 1e-4  # of it at parameters that EP found
 _LEARNING_TOLERANCE, _LEARNING_ITERATIONS = 1e-2, 25
 _GRADIENT_TOLERANCE = 1e-2  # of the gradient in log parameters: far below what the data resolve
 _SEARCH_STEPS = 30
+_SWEEPS = 10_000
+_WORK = 1e8  # multiplications, C n m^2, that each of the sweeps may take that are sure
 
 POINTS = """
     n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": on mini-batches 50, in batch
@@ -45,8 +48,8 @@ POINTS = """
                                          "scale" instead of "lengthscales": one factor of all of them.
                                          "auto": variance, noise and lengthscales, under the prior "weak"
                                          by one factor first, then, in batch, each if that pays; in batch EP learns
-                                         them for SEP, RobustVI, PEP and the energies, which have its model, from 400
-                                         rows at most, and they are held
+                                         them for SEP, RobustVI, PEP and the energies, which have its model, from 2000
+                                         rows at most, and they are held; RobustVI and the energies start at its q
     prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
                                          evidence alone decides; "half-student-t", "half-student-t-absolute": those of
                                          riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
@@ -122,7 +125,8 @@ class ClassesClassifier(GPClassifier):
     _multi_class, _most_inducing, _by_rows = True, 50, True
     _link, _auto = "threshold", ("variance", "noise", "lengthscales")
     _by_ep: ClassVar[bool] = False  # learn="auto" in batch: parameters are those that EP finds
-    _most_sweeps: ClassVar[int] = 10_000  # or steps, at parameters that EP found
+    _sure_sweeps: ClassVar[int] = _SWEEPS  # or steps, at parameters that EP found; more while they cost nothing
+    _from_ep: ClassVar[bool] = False  # they start at the q that EP found with them: the method takes one
     _module: ClassVar[ModuleType]
     _asked: ClassVar[Callable[..., Options]]  # the class of the method's options
 
@@ -156,7 +160,16 @@ class ClassesClassifier(GPClassifier):
     def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
         if not self._asks_ep(X.shape[0]):
             return start
-        return parameters_by_ep(self, X, codes, start, rng, shared=self.shared)
+        result = guide(self, X, codes, start, rng, shared=self.shared)
+        self._first_q: ClassDistribution | None = result.q if self._from_ep else None  # where training starts
+        return result.start
+
+    def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
+        self._first_q = None
+        try:
+            return super()._with_jitter(X, codes, rng, callback)
+        finally:
+            self._first_q = None  # nothing to be pickled
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         return () if self._asks_ep(X.shape[0]) else self._named(X)
@@ -172,11 +185,16 @@ class ClassesClassifier(GPClassifier):
         """Of the method, whatever the training."""
         return {}
 
+    def _affordable(self) -> int:
+        """Sweeps at parameters that EP found: those that are sure, and more where they are cheap."""
+        most = self._sure_sweeps * _WORK / (len(self.classes_) * self._fit_rows * self._fit_points**2)
+        return max(self._sure_sweeps, min(_SWEEPS, int(most)))
+
     def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
         """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
         given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
-            tolerance, most = (_AT_EP, self._most_sweeps) if self._free() else (_TOLERANCE, 10_000)
+            tolerance, most = (_AT_EP, self._affordable()) if self._free() else (_TOLERANCE, _SWEEPS)
             return {"tolerance": tolerance, "max_iterations": given or most}
         steps = given or _SEARCH_STEPS
         return {
@@ -194,11 +212,14 @@ class ClassesClassifier(GPClassifier):
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         stochastic = self._on_batches(X.shape[0])
         learn = self._learned(X)
+        assert start.Z is not None
+        self._fit_points = start.Z.shape[-2]
         options = self._steps(X.shape[0], rng) if stochastic else self._whole(learn)
         rules = self._options() | options
         asked = self._asked(learn=learn, hyperprior=self._density, callback=self._watch(callback), **rules)
         data, prior = Data(X, codes, len(self.classes_)), Prior(*start, shared=self.shared)
-        posterior = self._module.fit(data, prior, asked)
+        first = {} if self._first_q is None else {"q": self._first_q}
+        posterior = self._module.fit(data, prior, asked, **first)
         trained = posterior.trained
         if trained.diverged:
             raise ValueError(f"learning_rate: training diverged ({trained.reason}), expected a smaller value")
@@ -302,6 +323,7 @@ class BoundedClassifier(SteppingClassifier):
         first = super()._train(X, codes, start, rng, None)
         if ended():
             return first
+        self._first_q = first.posterior.run.q
         likely = most_likely_errors(np.asarray(first.predict(X).probabilities), codes, self.epsilon_)
         self.epsilon_ = likely if likely >= _LEAST_ERRORS else _USUAL_ERRORS
         second = super()._train(X, codes, start, rng, callback)

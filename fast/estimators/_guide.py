@@ -7,7 +7,7 @@ prefer parameters at which they are tight over those at which the model is good.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,21 @@ from fast.core.types import IntArray
 
 if TYPE_CHECKING:
     from fast.estimators._base import GPClassifier, Start
+    from fast.sparse_classes.projections import ClassDistribution
 
-ROWS = 400  # rows that EP looks at: parameters are known from these as far as predictions tell
+ROWS = 2000  # rows that EP looks at, as many as a classifier has in batch by itself
 
 
-def parameters_by_ep(
+class Guide(NamedTuple):
+    """What EP leaves to who asked it."""
+
+    start: Start  # with EP's parameters
+    q: ClassDistribution | None  # of u at the inducing points of the start; None: EP saw a sample, at points of its own
+
+
+def guide(
     asking: GPClassifier, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, *, shared: bool
-) -> Start:
+) -> Guide:
     """The start with the parameters that EP learns from it, on all rows or on a sample with every class in it.
 
     Parameters
@@ -44,7 +52,8 @@ def parameters_by_ep(
     if rows.size == codes.size:
         ep.set_params(inducing_points=start.Z)
     ep.fit(np.asarray(X[rows]), codes[rows])
-    return start._replace(variance=ep.variance_, lengthscales=ep.lengthscales_, noise=ep.noise_)
+    learned = start._replace(variance=ep.variance_, lengthscales=ep.lengthscales_, noise=ep.noise_)
+    return Guide(learned, ep.posterior_.run.q if rows.size == codes.size else None)
 
 
 def probit_parameters_by_ep(
@@ -56,11 +65,11 @@ def probit_parameters_by_ep(
 
     Parameters
     ----------
-    asking, X, codes, start, rng    as for `parameters_by_ep`; the noise of the start, beside the link, stays
+    asking, X, codes, start, rng    as for `guide`; the noise of the start, beside the link, stays
     """
     usual = LINKS["threshold"]
     begin = start._replace(variance=usual * start.variance, noise=usual)
-    result = parameters_by_ep(asking, X, codes, begin, rng, shared=True)
+    result = guide(asking, X, codes, begin, rng, shared=True).start
     variance = np.asarray(result.variance)[0] / np.asarray(result.noise)[0]
     return start._replace(variance=float(variance), lengthscales=result.lengthscales[0])
 

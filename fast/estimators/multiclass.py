@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast.core import inputs
-from fast.core.ending import ended, ending
+from fast.core.ending import Watch, ended, ending
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import ROW_WORTH, GPClassifier
@@ -76,6 +76,8 @@ class _MulticlassClassifier(GPClassifier):
     """Training of the four; fields are parameters, a subclass names its module."""
 
     _multi_class = True
+    _by_ep: ClassVar[bool] = False  # learn="auto": parameters are those that EP finds
+    _by_part: ClassVar[bool] = False  # at EP's parameters, a part of the rows comes first
     _module: ClassVar[ModuleType]
     _evidence, _link = "log_evidence", "probit"
 
@@ -99,9 +101,19 @@ class _MulticlassClassifier(GPClassifier):
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> None:
         return None
 
+    def _asks_ep(self) -> bool:
+        """Whether EP finds the parameters, which are then held."""
+        return self._by_ep and self.hyperparameters == "map" and self._free()
+
+    def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
+        return probit_parameters_by_ep(self, X, codes, start, rng) if self._asks_ep() else start
+
     def _learned(self, X: Any) -> tuple[str, ...]:
         named = super()._learned(X)
-        return named if self.hyperparameters == "map" else ()
+        return named if self.hyperparameters == "map" and not self._asks_ep() else ()
+
+    def _counted(self) -> tuple[str, ...]:
+        return self._auto if self._asks_ep() else super()._counted()
 
     def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
         gradient: FloatArray = self._module.gradients(posterior).lengthscales[0]
@@ -111,27 +123,43 @@ class _MulticlassClassifier(GPClassifier):
         """Where the next run of the method starts."""
         raise NotImplementedError
 
+    def _widened(self, part: Any, rows: IntArray, n: int) -> Any:
+        """Where a run on n rows starts that another one on some of them came before; None: where it starts alone."""
+        return None
+
     def _in_stages(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        """Of many rows a part decides on the parameters, with all its stages; all rows give the posterior there."""
+        """Of many rows a part decides on the parameters, with all its stages; all rows give the posterior there.
+
+        Where EP has decided, the part is still where a method starts that takes long to get near its fixed point.
+        """
         size = int(_PART * (3.0 / max(3, len(self.classes_))) ** (1.0 / 3.0))  # the same time for any number of classes
-        if not (self._free() and self._learned(X) and 2 * codes.size > 3 * size):
+        asked = self._asks_ep() if self._by_part else self._free() and self._learned(X)
+        if not (asked and 2 * codes.size > 3 * size):
             return super()._in_stages(X, codes, start, rng, callback)
         rows = sample(codes, size, rng)
         with ending(None, worth=ROW_WORTH * size):  # what counts is a gain a row, of those that are looked at
             part = super()._in_stages(X[rows], codes[rows], start, rng, None)
         begin = start._replace(variance=part.variance, lengthscales=part.lengthscales, noise=part.noise)
-        whole = self._at(X, codes, begin, _LEARNING_ITERATIONS)
+        near = self._widened(part.posterior, rows, codes.size)
+        whole = self._at(X, codes, begin, _LEARNING_ITERATIONS, near)
         converged, reason = whole.converged and part.converged, part.reason if whole.converged else whole.reason
         whole = whole._replace(n_iter=part.n_iter + whole.n_iter, converged=converged, reason=reason)
         return self._finish(whole, callback)
 
-    def _at(self, X: Any, codes: IntArray, held: Start, max_iterations: int) -> Fitted:
-        """The method at parameters that are held."""
+    def _at(self, X: Any, codes: IntArray, held: Start, max_iterations: int, near: Any = None) -> Fitted:
+        """The method at parameters that are held, to its fixed point if somebody named them, else while log Z moves."""
         prior = prepare(Data(X, codes, len(self.classes_)), Prior(*held, shared=True))
-        options = type(self._module.DEFAULTS)(tolerance=_TOLERANCE, max_iterations=max_iterations)
-        posterior = self._module.converge(prior, options)
-        reason = "fixed point reached" if posterior.converged else ended() or "iteration limit reached"
-        return self._of(posterior, posterior.iterations, posterior.converged, reason)
+        with ending(None) as end:
+            watch = Watch() if self.hyperparameters == "map" and self._free() else None
+            options = type(self._module.DEFAULTS)(
+                tolerance=_TOLERANCE,
+                max_iterations=max_iterations,
+                callback=None if watch is None else lambda progress: watch.after(progress.objective),
+            )
+            posterior = self._module.converge(prior, options, start=near)
+        converged = posterior.converged or bool(end.stopped)
+        reason = "fixed point reached" if posterior.converged else ended() or end.stopped or "iteration limit reached"
+        return self._of(posterior, posterior.iterations, converged, reason)
 
     def _of(self, posterior: Any, n_iter: int, converged: bool, reason: str) -> Fitted:
         value = getattr(posterior, self._evidence)
@@ -176,6 +204,13 @@ class _MulticlassClassifier(GPClassifier):
         return self._finish(self._of(posterior, optimum.trace.size, converged, reason), callback)
 
 
+def _among(sites: FloatArray, rows: IntArray, n: int) -> FloatArray:
+    """Sites (r, k) of some rows among those of n, 0 for the others."""
+    result = np.zeros((n, sites.shape[1]))
+    result[rows] = sites
+    return result
+
+
 class NestedEPClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by nested EP with all couplings between classes, multinomial probit: riihimaki2013.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y)")}"""
@@ -184,14 +219,27 @@ class NestedEPClassifier(_MulticlassClassifier):
     def _warm(self, posterior: Any) -> Any:
         return posterior.alpha_tilde, posterior.beta_tilde
 
+    def _widened(self, part: Any, rows: IntArray, n: int) -> Any:
+        return _among(part.alpha_tilde, rows, n), _among(part.beta_tilde, rows, n)
+
 
 class NestedIEPClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by nested EP with independent classes, multinomial probit: riihimaki2013.
+
+    It may have no fixed point at parameters on a search's way: with learn="auto" they are those that EP finds for the
+    same model, on 2000 rows at most. Parameters that are named are learned by its own evidence.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y)")}"""
     _module: ClassVar[ModuleType] = nested_iep
+    _by_ep: ClassVar[bool] = True
+    _by_part: ClassVar[bool] = True
 
     def _warm(self, posterior: Any) -> Any:
         return nested_iep.warm(posterior)
+
+    def _widened(self, part: Any, rows: IntArray, n: int) -> Any:
+        warm = nested_iep.warm(part)
+        pair = _among(warm.pair[0], rows, n), _among(warm.pair[1], rows, n)
+        return nested_iep.Warm(pair, _among(warm.alpha_tilde, rows, n), _among(warm.beta_tilde, rows, n))
 
 
 class LaplaceClassifier(_MulticlassClassifier):
@@ -214,24 +262,12 @@ class VBProbitClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by factorised variational Bayes, multinomial probit: riihimaki2013, section 4.3.
 
     The bound is the less tight the larger the variance, and prefers one at which nearly nothing is learned: with
-    learn="auto" the parameters are those that EP finds for the same model, on 400 rows at most. Parameters that are
+    learn="auto" the parameters are those that EP finds for the same model, on 2000 rows at most. Parameters that are
     named are learned by the bound.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _module: ClassVar[ModuleType] = vb_probit
+    _by_ep: ClassVar[bool] = True
     _evidence = "elbo"
-
-    def _asks_ep(self) -> bool:
-        """Whether EP finds the parameters, which are then held."""
-        return self.hyperparameters == "map" and self._free()
-
-    def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
-        return probit_parameters_by_ep(self, X, codes, start, rng) if self._asks_ep() else start
-
-    def _learned(self, X: Any) -> tuple[str, ...]:
-        return () if self._asks_ep() else super()._learned(X)
-
-    def _counted(self) -> tuple[str, ...]:
-        return self._auto if self._asks_ep() else super()._counted()
 
     def _warm(self, posterior: Any) -> Any:
         return posterior.posterior.weights

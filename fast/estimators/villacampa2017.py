@@ -74,6 +74,7 @@ class SEPClassifier(SteppingClassifier):
     _module: ClassVar[ModuleType] = sep
     _asked: ClassVar[Callable[..., Options]] = sep.SEPOptions
     _by_ep: ClassVar[bool] = True
+    _sure_sweeps: ClassVar[int] = 100  # tied sites drift on where predictions no longer change
     count: str = "all"
     damping: float = 0.5
 
@@ -188,5 +189,6 @@ class RobustVIClassifier(BoundedClassifier):
     _module: ClassVar[ModuleType] = vi_robust
     _asked: ClassVar[Callable[..., Options]] = vi_robust.RobustOptions
     _by_ep: ClassVar[bool] = True
+    _from_ep: ClassVar[bool] = True
 
     epsilon: Any = "auto"

@@ -48,12 +48,13 @@ class PEPClassifier(_AlphaClassifier):
     A site for each row and class is kept, so there is no `partial_fit`.
     {_PARAMETERS.format(evidence="power EP's estimate of log p(y)", errors="")}"""
     _module: ClassVar[ModuleType] = pep
-    _most_sweeps: ClassVar[int] = 100  # some sites drift on for thousands where predictions no longer change
+    _sure_sweeps: ClassVar[int] = 50  # some sites drift on where predictions no longer change
     _asked: ClassVar[Callable[..., Options]] = pep.PEPOptions
 
 
 class _EnergyClassifier(_AlphaClassifier):
     _module: ClassVar[ModuleType] = apep
+    _from_ep: ClassVar[bool] = True
     _asked: ClassVar[Callable[..., Options]] = apep.EnergyOptions
     _energy: ClassVar[str]
 
@@ -80,12 +81,13 @@ class RPAPEPClassifier(BoundedClassifier, _EnergyClassifier):
     alpha is small: at alpha = 1/2 its maximum is often above 0, and q there is surer than labels allow, although it
     passes better ones on its way. The default is near the limit alpha = 0, where all energies are one bound.
 
-    Its optima are far from the prior and flat, and q takes many steps to them: with learn="auto" it goes there once, at
-    the parameters that EP found, until eight steps would not change predictions. Parameters that are named are learned
-    by its own energy, which takes many times as long.
+    Its optima are far from the prior and flat, and q takes many steps to them, on which predictions get no better: with
+    learn="auto" it makes fifty, or as many as 5e9 multiplications allow, from the q that EP found and at its
+    parameters. Parameters that are named are learned by its own energy, which takes many times as long.
     {_PARAMETERS.format(evidence="energy of all rows", errors=f"; {LABEL_ERRORS}")}
     epsilon_ : float                     the probability of a random label that was used"""
     _energy: ClassVar[str] = "rpapep"
+    _sure_sweeps: ClassVar[int] = 50
 
     alpha: float = 0.05
     epsilon: Any = "auto"

@@ -34,7 +34,7 @@ from fast.sparse_classes.alpha_energies import ENERGIES, Energy
 from fast.sparse_classes.alpha_joint import JointSteps
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.inference import ClassPosterior, predict_robust, start
-from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.projections import ClassDistribution, PointGradients
 from fast.sparse_classes.training import train
 
 
@@ -67,8 +67,10 @@ class EnergyPosterior(ClassPosterior[EnergyRun]):
 
 
 @takes_values
-def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPosterior:
-    """Maximise an energy over q, and over the priors if asked. q starts at the prior.
+def fit(
+    data: Data, prior: Prior, options: EnergyOptions = DEFAULTS, *, q: ClassDistribution | None = None
+) -> EnergyPosterior:
+    """Maximise an energy over q, and over the priors if asked.
 
     Time a step on all data C n (2 m^2 + nodes) + O(C m^3) for every size tried; on a mini-batch of b data
     O(C b (m^2 + m d + nodes) + C m^3), whatever n is. Memory O(C m^2 + block).
@@ -80,6 +82,8 @@ def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPo
     options    epsilon > 0 if alpha is 0; tolerance on the standardised length of the natural gradient, max_iterations
                of its steps; optimizer "lbfgs" for all data, "adam" for steps on q and priors together; trace is the
                energy of all data after each step (Adam: before it)
+    q          where it starts, as `posterior.run.q` of ep or of an energy at the same inducing points; None: the prior.
+               A checkpoint that is there goes before it
 
     Raises
     ------
@@ -103,6 +107,8 @@ def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPo
     if options.energy == "apep" and rows.n == 1 and alpha == 1.0:
         raise ValueError("alpha: found 1 with a single datum, expected less: the energy of apep does not depend on q")
     run = EnergyRun(rows, points, Energy(options.energy, alpha, rows.n), epsilon)
+    if q is not None:
+        run.begin_at(q)
     if joint:
         trained = JointSteps(run, settings).all(options.callback)
         if options.evaluate:

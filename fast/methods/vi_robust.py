@@ -31,7 +31,7 @@ from fast.core.values import Data, Prior
 from fast.likelihood.largest import argmax_moments
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.inference import ClassPosterior, predict_robust, start
-from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.projections import ClassDistribution, PointGradients
 from fast.sparse_classes.robust_variational import RobustRun
 from fast.sparse_classes.training import train
 
@@ -62,8 +62,10 @@ class RobustPosterior(ClassPosterior[RobustRun]):
 
 
 @takes_values
-def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPosterior:
-    """Maximise the bound (15) over q, and over the priors if asked. q starts at the prior.
+def fit(
+    data: Data, prior: Prior, options: RobustOptions = DEFAULTS, *, q: ClassDistribution | None = None
+) -> RobustPosterior:
+    """Maximise the bound (15) over q, and over the priors if asked.
 
     Time a batch step O(C n (m^2 + nodes)) for every size tried; a mini-batch of b data O(C b (m^2 + m d + nodes) +
     C m^3), whatever n is. Memory O(C m^2 + block).
@@ -75,6 +77,8 @@ def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPo
     options    tolerance on the standardised change of q in a full step, max_iterations natural-gradient steps; nat_rate
                is their size on mini-batches, less where q would move by more than half of its own scale; optimizer
                "lbfgs" for all data, "adam" for mini-batches
+    q          where it starts, as `posterior.run.q` of ep or of vi-robust at the same inducing points; None: the prior.
+               A checkpoint that is there goes before it
 
     Raises
     ------
@@ -88,6 +92,8 @@ def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPo
     rows, points, settings = start("vi-robust", data, prior, options, scheme=scheme, optimizer=optimizer)
     guarded = not settings.stochastic and not (settings.learn and optimizer == "adam")
     run = RobustRun(rows, points, options.epsilon, guarded=guarded, nat_rate=options.nat_rate)
+    if q is not None:
+        run.begin_at(q)
     trained = train(run, settings, options.callback)
     return RobustPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 

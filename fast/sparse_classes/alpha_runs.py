@@ -149,6 +149,23 @@ class EnergyRun:
         self.unbounded: str | None = None  # why the energy has no finite maximum, as the last step saw it
         self._set(ClassDistribution.prior(points.n_classes, points.m))
 
+    def begin_at(self, q: ClassDistribution) -> None:
+        """Start elsewhere than at the prior: where another method of the same model has ended.
+
+        Parameters
+        ----------
+        q    whitened by K_ZZ of each class, as of `EPPosterior.run`
+
+        Raises
+        ------
+        ValueError    q has other shapes than the inducing points ask for
+        """
+        C, m = self.points.n_classes, self.points.m
+        shapes = np.shape(q.precision), np.shape(q.shift)
+        if shapes != ((C, m, m), (C, m)):
+            raise ValueError(f"q: found shapes {shapes[0]} and {shapes[1]}, expected ({C}, {m}, {m}) and ({C}, {m})")
+        self._set(q)
+
     def _set(self, q: ClassDistribution, *, alone: bool = False) -> None:
         """q from elsewhere, or under other priors: what was seen on the way to another optimum is forgotten.
 

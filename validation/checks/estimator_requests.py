@@ -10,6 +10,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -25,9 +26,10 @@ Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 LARGEST_BATCH = 2000  # rows up to which training="auto" is in batch
 # learn="auto" in batch: parameters are those of EP, of the probit its ratio of variance and noise
-BY_EP = ("sep", "vi-robust", "pep", "apep", "arpep", "rpapep", "vb-probit")
+BY_EP = ("sep", "vi-robust", "pep", "apep", "arpep", "rpapep", "vb-probit", "nested-iep")
+AT_Q = ("vi-robust", "apep", "arpep", "rpapep")  # these start at its q as well
 EP_NOISE = 0.1  # at which EP starts for a probit, whose own is 1
-EP_ROWS = 400  # rows that EP learns them from, at most
+EP_ROWS = 2000  # rows that EP learns them from, at most
 
 
 class Request(NamedTuple):
@@ -172,7 +174,7 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
         }  # fmt: skip
     elif not learn:
         # parameters that EP found are not exact either: q is brought to 1e-4 there
-        most = 100 if at_ep and entry.method == "pep" else 10_000
+        most = _sweeps_at_ep(entry, n, len(settings["inducing_points"])) if at_ep else 10_000
         options |= {"tolerance": 1e-4 if at_ep else 1e-8, "max_iterations": given or most}
     elif entry.method == "sep":
         options |= {"n_steps": given or 250, "optimizer": "adam", "rate": settings["learning_rate"]}
@@ -182,6 +184,12 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
         if entry.method != "gfitc":
             options["optimizer"] = "lbfgs"
     return entry.modules[0], "fit", options
+
+
+def _sweeps_at_ep(entry: Entry, n: int, m: int) -> int:
+    """At most ten thousand, of some methods fewer where a sweep of C n m^2 multiplications takes long."""
+    sure = {"pep": 50, "rpapep": 50, "sep": 100}.get(entry.method, 10_000)
+    return max(sure, min(10_000, int(sure * 1e8 / (entry.n_classes * n * m * m))))
 
 
 def _full(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str, dict[str, Any]]:
@@ -238,8 +246,11 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
     wanted = request(entry, given, problem.X, problem.codes, by_ep)
     owner = entry.cls if entry.family == "quadratic" else importlib.import_module(wanted.module)
     function = "_fit" if entry.family == "quadratic" else wanted.function
-    with _ep_answers(by_ep) as questions:
+    with _ep_answers(by_ep) as (questions, q):
         arguments, options = asked_of(entry.cls(**given), problem.X, problem.labels, owner, function)
+    at_q = by_ep is not None and entry.method in AT_Q and len(problem.X) <= EP_ROWS
+    if options.pop("q", None) is not (q if at_q else None):
+        return float("inf")
     if len(questions) != (by_ep is not None):
         return float("inf")
     if entry.family == "full":
@@ -258,7 +269,7 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
             prior.X, prior.y, prior.n_classes, hyper.variance[0], hyper.lengthscales[0], hyper.noise[0],
             hyper.jitter[0],
         )  # fmt: skip
-    options = {name: value for name, value in options.items() if name not in ("callback", "warm_start")}
+    options = {name: value for name, value in options.items() if name not in ("callback", "warm_start", "start")}
     if entry.family != "full":  # what neither names is the default of the method
         parameters = inspect.signature(wanted.door).parameters.items()
         defaults = {name: one.default for name, one in parameters if one.kind is one.KEYWORD_ONLY}
@@ -281,28 +292,30 @@ class _Question(NamedTuple):
 
 
 @contextmanager
-def _ep_answers(parameters: tuple[Array, Array, Array] | None) -> Iterator[list[_Question]]:
-    """EP's classifier answers at once; what it was asked."""
+def _ep_answers(parameters: tuple[Array, Array, Array] | None) -> Iterator[tuple[list[_Question], object]]:
+    """EP's classifier answers at once; what it was asked, and what stands for its q."""
     from fast.estimators import EPClassifier
 
     questions: list[_Question] = []
+    q = object()
     if parameters is None:
-        yield questions
+        yield questions, q
         return
 
     def fit(self: Any, X: Any, y: Any) -> Any:
         questions.append(_Question(self.get_params(deep=False), np.asarray(X), np.asarray(y)))
         self.variance_, self.lengthscales_, self.noise_ = parameters
+        self.posterior_ = SimpleNamespace(run=SimpleNamespace(q=q))
         return self
 
     with patch.object(EPClassifier, "fit", fit):
-        yield questions
+        yield questions, q
 
 
 def _questions_differ(question: _Question, settings: Mapping[str, Any], problem: Data) -> float:
     """Largest difference of what EP is asked and what it should be: its own defaults, and start and prior of who asks.
 
-    Up to 400 rows it has all of them and the same inducing points, else a sample and its own.
+    Up to 2000 rows it has all of them and the same inducing points, else a sample and its own.
     """
     ep = next(entry for entry in ENTRIES if entry.method == "ep")
     names = ("variance", "noise", "jitter", "shared", "prior", "verbose")

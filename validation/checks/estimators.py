@@ -19,6 +19,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core import values as of_fast
+from fast.estimators import multiclass
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.estimator_answers import (
     GAIN,
@@ -30,13 +32,22 @@ from validation.checks.estimator_answers import (
     search_of_full,
     worst,
 )
-from validation.checks.estimator_requests import BY_EP, EP_ROWS, LARGEST_BATCH, learned_by_ep, request, requests_differ
+from validation.checks.estimator_requests import (
+    AT_Q,
+    BY_EP,
+    EP_ROWS,
+    LARGEST_BATCH,
+    learned_by_ep,
+    request,
+    requests_differ,
+)
 from validation.checks.estimator_settings import ENTRIES, Data, Entry, data, difference
 from validation.problem import Problem
 
 Array = NDArray[Any]
 _SAME = "one function with the same arguments: rounding of a sum in another place in memory is below 1e-12"
 _LIMIT = 1e-12
+GUIDED = 2e-3
 _TINY = float(np.finfo(np.float64).tiny)  # stands for a probability that underflows
 # none of them a default
 CHANGED: Mapping[str, Any] = {
@@ -138,6 +149,45 @@ def learned(entry: Entry) -> Iterable[Outcome]:
     yield _same(model, entry, given, problem, "parameters learned on all rows")
     if not entry.method.startswith("nested") and (entry.family != "classes" or entry.method in ("gfitc", "sep")):
         yield from _watched(entry, given, problem)  # the others call back in the same lines
+
+
+def guided(entry: Entry) -> Iterable[Outcome]:
+    """Where EP, or a part of the rows, decides on the parameters: the method's own optimum at them, from its own start.
+
+    Half the labels of one class are wrong, so that the probability of a random label is one that is learned.
+    """
+    problem = data(entry.n_classes)
+    codes = np.where((problem.codes == 0) & (np.arange(problem.codes.size) % 2 == 0), 1, problem.codes)
+    labels = np.array(problem.alphabet)[codes]
+    given: dict[str, Any] = {"random_state": 5, "lengthscales": 1.5}
+    given |= {"inducing_points": problem.X[::4]} if entry.family == "classes" else {}
+    with patch.object(multiclass, "_PART", 15):
+        model = entry.cls(**given).fit(problem.X, labels)
+    if entry.family == "full":
+        held = {"hyperparameters": "fixed", "variance": model.variance_, "lengthscales": model.lengthscales_}
+        wanted = entry.cls(**held).fit(problem.X, labels).predict_proba(problem.X_new)
+    else:
+        asked = request(entry, given | {"learn": (), "max_iter": 5000}, problem.X, codes)
+        arguments = (*asked.arguments[:3], model.variance_, model.lengthscales_, model.noise_, *asked.arguments[6:])
+        epsilon = {"epsilon": model.epsilon_} if hasattr(model, "epsilon_") else {}
+        module, options = importlib.import_module(asked.module), asked.options | epsilon
+        result = asked._replace(arguments=arguments, options=options).run()
+        wanted = module.predict(result, problem.X_new).probabilities
+        if entry.method in AT_Q:
+            own = {name: value for name, value in options.items() if name != "shared"} | {"max_iterations": 1}
+            parameters = dict(zip(("variance", "lengthscales", "noise", "jitter", "Z"), arguments[3:], strict=True))
+            prior = of_fast.Prior(**parameters, shared=options["shared"])
+            again = module.fit(of_fast.Data(*arguments[:3]), prior, entry.cls._asked(**own), q=result.run.q)
+            moved = float(np.abs(module.predict(again, problem.X_new).probabilities - wanted).max())
+            yield _compared(moved, "one step from an optimum that is given as start leaves it", 1e-6, "probability")
+    yield _compared(
+        float(np.abs(model.predict_proba(problem.X_new) - wanted).max()),
+        "q is brought to 1e-4 of its scale at such parameters, or until steps gain less than 2e-4 nats a row together; "
+        "twenty times as far a probability may be from the optimum's",
+        GUIDED,
+        "probability",
+    )
+    yield _compared(float(not model.converged_), f"it says that it is there: {model.stop_reason_}", 0.0, "departures")
 
 
 def steps(entry: Entry) -> Iterable[Outcome]:
@@ -311,9 +361,10 @@ def asked(entry: Entry) -> Iterable[Outcome]:
     settings += [given | {"prior": prior} for prior in (None, "weak", "half-student-t", {"variance": distribution})]
     settings += [bare | {"prior": None}, bare | {"lengthscales": (0.7, 2.5)}]
     observed = max(requests_differ(entry, one, problem) for one in settings)
-    for n, more in _borders(entry):
-        rows = data(entry.n_classes, n)
-        observed = max(observed, requests_differ(entry, bare | more, rows))
+    with patch.object(multiclass, "_PART", LARGEST_BATCH):  # who begins with a part asks first for that
+        for n, more in _borders(entry):
+            rows = data(entry.n_classes, n)
+            observed = max(observed, requests_differ(entry, bare | more, rows))
     yield _compared(
         observed,
         "what is asked of the method is what was set, or else the documented default; typical "
@@ -336,8 +387,9 @@ def _borders(entry: Entry) -> list[tuple[int, dict[str, Any]]]:
         ways = [(120, {}), (119, {}), (40, {"shared": True}), (39, {"shared": True})]
         results += [(n, {"training": "minibatch"} | more) for n, more in ways] if entry.steps else ways
     if entry.method in BY_EP:
-        results += [(EP_ROWS, {}), (EP_ROWS + 1, {})]
-        results += [(EP_ROWS + 1, {"shared": True, "noise": 0.0})] if entry.family == "classes" else []
+        batch = {"training": "batch"} if entry.steps else {}
+        results += [(EP_ROWS, {}), (EP_ROWS + 1, batch)]
+        results += [(EP_ROWS + 1, batch | {"shared": True, "noise": 0.0})] if entry.family == "classes" else []
     if entry.family in ("two", "adadelta"):
         results += [(n, {"training": "minibatch"} if entry.steps else {}) for n in (39, 40)]
     return results
@@ -361,6 +413,7 @@ def _idle(entry: Entry, way: Mapping[str, Any], name: str, problem: Data) -> boo
 _QUESTIONS = (
     ("classifier", held, "Does the classifier answer as its method does, by its own labels, with parameters held?"),
     ("classifier_learned", learned, "Does the classifier learn what its method learns from the same start?"),
+    ("classifier_guided", guided, "Does the classifier end at the optimum for parameters that EP or a part finds?"),
     ("classifier_steps", steps, "Does the classifier on mini-batches answer as its method on the same batches?"),
     ("classifier_ends", ends, "Does the classifier say how a search ended, and refuse one that diverged?"),
     ("classifier_settings", asked, "Does the classifier ask its method for what was set, and for what is documented?"),
@@ -370,6 +423,8 @@ _QUESTIONS = (
 def _register(entry: Entry) -> None:
     for quantity, ask, question in _QUESTIONS:
         if (ask is steps and not entry.steps) or (ask is ends and entry.method not in ("gfitc", "laplace")):
+            continue
+        if ask is guided and entry.method not in (*BY_EP, "laplace", "nested-ep"):
             continue  # what ends are called is written once for each of the two families
 
         @check(f"identity/{entry.method}/{quantity}", paper=entry.paper, question=question, problems=(NO_PROBLEM,))

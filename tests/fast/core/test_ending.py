@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import rosen, rosen_der
 
 from fast.core import ending as endings
-from fast.core.ending import EndedError, ended, ending, reached
+from fast.core.ending import ENOUGH, EndedError, Watch, ended, ending, reached
 from fast.solve.lbfgs import Place, Round, maximise
 from fast.solve.steps import run_steps
 
@@ -28,6 +28,38 @@ def test_outside_nobody_ends_and_inside_the_seconds_count():
             assert ended()
         assert ended() == ""
     assert ended() == ""
+
+
+def test_a_watch_ends_what_stays_as_it_is_and_nothing_around_it():
+    values = [0.0, 5.0, 5.0, 5.0, 5.0, 5.1, 4.9, 5.05, 5.2, 5.0, 5.15, 5.1]
+    with ending(None, worth=0.5), ending(None) as inner:
+        watch, n_seen = Watch(), 0
+        for value in values:
+            assert inner.why() == ""
+            watch.after(value)
+            n_seen += 1
+            if ended():
+                break
+        assert ended() == inner.stopped == ENOUGH
+        # repeated values do not count: 5, 5.1, 4.9, 5.05, 5.2 and 5 are the first six within half a nat
+        assert n_seen == 10
+    with ending(None, worth=0.5):
+        with ending(None):
+            stopped = Watch(1)
+            stopped.after(1.0)
+            stopped.after(1.1)
+            assert ended() == ENOUGH
+        assert ended() == ""
+
+
+@pytest.mark.parametrize("worth", [0.0, 0.01])
+def test_a_watch_ends_nothing_that_moves_or_has_no_worth(worth):
+    with ending(None, worth=worth):
+        watch = Watch(2)
+        for value in (1.0, 1.02, 1.04, np.nan, 1.05, 1.06, 1.08):
+            watch.after(value)
+        assert ended() == ""
+    Watch(1).after(1.0)  # outside of every run
 
 
 def test_the_first_interrupt_asks_and_the_second_is_raised_and_the_handler_is_the_old_one_again():

@@ -15,8 +15,10 @@ from fast.estimators import (
     RPAPEPClassifier,
     SEPClassifier,
     VBProbitClassifier,
+    _classes,
 )
 from fast.estimators import _guide as guide
+from fast.sparse_classes.alpha_runs import EnergyRun
 
 GUIDED = [SEPClassifier, RobustVIClassifier, PEPClassifier, APEPClassifier, ARPEPClassifier, RPAPEPClassifier]
 
@@ -62,6 +64,32 @@ def test_the_probit_has_the_ratio_of_variance_and_noise_that_ep_finds(iris):
     # its bound prefers a variance at which it is tight
     assert own.variance_ < 0.5 * model.variance_
     assert own.log_evidence_ > model.log_evidence_
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, APEPClassifier, ARPEPClassifier, RPAPEPClassifier])
+def test_training_begins_at_the_q_of_ep_and_keeps_no_copy_of_it(cls, iris, monkeypatch):
+    X, y = iris
+    first = []
+    begin = EnergyRun.begin_at
+    monkeypatch.setattr(EnergyRun, "begin_at", lambda self, q: first.append(q) or begin(self, q))
+    model = cls(n_inducing=6, random_state=0).fit(X, y)
+    ep = EPClassifier(inducing_points=model.inducing_points_[0], training="batch").fit(X, y)
+    np.testing.assert_array_equal(first[0].shift, ep.posterior_.run.q.shift)
+    assert model._first_q is None
+    first.clear()
+    monkeypatch.setattr(guide, "ROWS", 40)  # EP sees a sample and has points of its own: the prior it is
+    cls(n_inducing=6, random_state=0, epsilon=0.1).fit(X, y)
+    assert first == []
+
+
+def test_a_sweep_that_costs_little_is_made_until_nothing_changes(iris, monkeypatch):
+    X, y = iris
+    assert SEPClassifier(n_inducing=6, random_state=0).fit(X, y).n_iter_ > 100
+    monkeypatch.setattr(_classes, "_WORK", 0.0)
+    model = SEPClassifier(n_inducing=6, random_state=0).fit(X, y)
+    assert (model.n_iter_, model.converged_, model.stop_reason_) == (100, False, "100 sweeps made")
+    monkeypatch.setattr(_classes, "_WORK", 50 * 3 * 6**2 * 1.1)  # ten in a hundred more than a hundred
+    assert SEPClassifier(n_inducing=6, random_state=0).fit(X, y).n_iter_ == 110
 
 
 def test_many_rows_are_sampled_and_points_stay_those_of_all_rows(monkeypatch):

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from fast.core.values import Prior
 from fast.kernel.kernels import se_ard
 from fast.likelihood.power import powered_labels
-from fast.methods import vi_robust
+from fast.methods import apep, vi_robust
 from fast.sparse_classes.alpha_energies import divergence, natural_target
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.data import ClassData
@@ -21,7 +21,7 @@ from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassDistribution, add_projected
 from fast.sparse_classes.robust_variational import RobustRun
 from sparse_models import assert_gradients_are_differences, ordered
-from values_given import fitted
+from values_given import classes, fitted
 
 
 def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 5) -> dict[str, Any]:
@@ -267,3 +267,20 @@ def test_what_cannot_be_is_refused_by_name() -> None:
     ):
         with pytest.raises(ValueError, match=name):
             fitted(vi_robust, **(given | changed))
+
+
+@pytest.mark.parametrize("module", [vi_robust, apep], ids=["vi-robust", "apep"])
+def test_a_run_begins_at_a_q_that_is_given_and_refuses_one_of_another_shape(module: Any) -> None:
+    given = problem(3)
+    arguments = classes(type(module.DEFAULTS), **given, tolerance=1e-8)
+    posterior = module.fit(*arguments)
+    again = module.fit(*arguments, q=posterior.run.q)
+    assert posterior.trained.iterations > 2
+    assert again.trained.iterations <= 2
+    # both within 1e-8 of the optimum, in units of q
+    np.testing.assert_allclose(again.inducing_mean, posterior.inducing_mean, atol=1e-6)
+    fewer = module.fit(*classes(type(module.DEFAULTS), **(given | {"Z": given["Z"][:, :3]})))
+    with pytest.raises(
+        ValueError, match=r"^q: found shapes \(3, 3, 3\) and \(3, 3\), expected \(3, 4, 4\) and \(3, 4\)$"
+    ):
+        module.fit(*arguments, q=fewer.run.q)
