@@ -111,8 +111,10 @@ def solve_groups(
         raise ValueError(f"{name}: found {whole}, expected a multiple of {groups} groups")
     seed = arguments.integer(options.get("seed", 0), "seed", at_least=0)
     evidence = options.get("evidence", defaults.get("evidence"))
-    apart = method in PARTICLES and evidence == "all"
-    asked = {**options, name: whole // groups} | ({"evidence": "chains"} if apart else {})
+    apart = method in PARTICLES and evidence in ("particles", "all")
+    asked = {**options, name: whole // groups}
+    if apart:
+        asked["evidence"] = "chains" if evidence == "all" else "none"
     if options.get("target_ess") is not None:  # of all chains together
         asked["target_ess"] = options["target_ess"] / groups
     seeds = np.random.SeedSequence([seed, 2]).generate_state(groups, dtype=np.uint32)

@@ -108,7 +108,17 @@ class Trusted(Options):
 class Routes(Trusted):
     """What is asked of log Z besides draws."""
 
-    evidence: str = option("choice", "routes to log Z", choices=("none", "chains", "all"), default="none")
+    evidence: str = option("choice", "routes to log Z", choices=("none", "chains", "particles", "all"), default="none")
+
+    @property
+    def by_draws(self) -> bool:
+        """Whether the draws of the chains give one."""
+        return self.evidence in ("chains", "all")
+
+    @property
+    def by_particles(self) -> bool:
+        """Whether particles give one, which never see the draws."""
+        return self.evidence in ("particles", "all")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -200,5 +200,5 @@ def test_chains_answer_with_log_evidence_by_the_routes_asked_for(likelihood):
 
 
 def test_an_unknown_choice_of_evidence_is_refused_before_any_sweep():
-    with pytest.raises(ValueError, match=r"evidence: found 'some', expected one of none, chains, all"):
+    with pytest.raises(ValueError, match=r"evidence: found 'some', expected one of none, chains, particles, all"):
         solve("gibbs", "gibbs-probit", problem("probit"), evidence="some", n_draws=10**9)

@@ -286,9 +286,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             rows = [i * constraints + j for i in range(n) for j in range(constraints) if not wrong[i]]
             if weight > 0.0:
                 truth += weight * (_orthant(cov[np.ix_(rows, rows)]) if rows else 1.0)
-        chol: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+        common = sequential.choose_schedule(cov, n_classes, epsilon)
         count = 400 if context.quick else 20_000
-        result = np.exp([sequential._island(rng, chol, constraints, epsilon, n_classes, 5) for _ in range(count)])
+        result = np.exp([sequential._island(rng, common, 5) for _ in range(count)])
         z = (result.mean() - truth) / (result.std(ddof=1) / np.sqrt(count))
         yield Tested(
             np.array([z]), f"{count} islands of 5, {constraints} a datum, errors {epsilon}; Holm over a run at 1e-4",

@@ -288,7 +288,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from gibbs.core.options import Islands
     from gibbs.evidence import sequential
 
-    common: Any = SimpleNamespace(chol=np.eye(60), constraints=1)
+    common: Any = SimpleNamespace(factors=SimpleNamespace(mean=np.zeros(60)), constraints=1)
     largest = int(min(sequential._MOST / 60, sequential._WORK / (8 * 60 * 80.0)))
     for errors, most in (
         (((0.2, 0.1), (0.04, 0.1)), 5), (((0.2, 0.1), (0.1, 0.1), (0.06, 0.2), (0.01, 0.2)), 3),

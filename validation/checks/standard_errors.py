@@ -354,9 +354,9 @@ def _stated(entry: Route, answers: list[Any], half_width: float) -> Iterable[Out
         why.format("the mean of logarithms"), "gibbs", "half the variance", "of it",
     )  # fmt: skip
     trusted = all(value.trusted for value in answers)
-    # asked for more than they can give: one seed, two rounds of particles where there are rounds
+    # asked for a fifth of their error, which they cannot give: one seed, two rounds of particles where there are rounds
     more = {"max_rounds": 2} if entry.islands else {}
-    strict = entry.answer(np.random.default_rng(18), entry.few, target_error=1e-4, **more)
+    strict = entry.answer(np.random.default_rng(18), entry.few, target_error=0.2 * np.sqrt(2.0 * half_width), **more)
     wrong = float(not trusted) + float(strict.trusted)
     if entry.islands:
         first = [value.detail["n_particles"] for value in answers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +15,21 @@ from validation.implementations.gibbs.asked import values
 from validation.problem import Problem
 
 
-def probit_routes(
-    problem: Problem, chains: MultiLatentChains, seed: int, evidence: str, target_error: float
-) -> dict[str, LogEvidence]:
+def probit_routes(problem: Problem, chains: MultiLatentChains, options: Any) -> dict[str, LogEvidence]:
     """log p(y) by each route asked for: "bridge" from the draws of the chains, "sequential" by particles of its own.
 
-    evidence: "none", "chains" (the bridge alone) or "all" (particles besides, which never see the draws)
+    options: evidence, which says by which; seed; target_error
     """
-    if evidence == "none":
+    if options.evidence == "none":
         return {}
     cov, epsilon = _asked(problem)
-    second = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[1])
-    draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
-    results = {"bridge": fitted.log_evidence(second, cov, problem.y, draws, epsilon, target_error=target_error)}
-    if evidence == "all":
-        results |= _sequential(problem, cov, epsilon, seed, target_error)
+    results: dict[str, LogEvidence] = {}
+    if options.by_draws:
+        second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
+        draws, error = np.moveaxis(chains.auxiliary_draws, 2, 3), options.target_error
+        results["bridge"] = fitted.log_evidence(second, cov, problem.y, draws, epsilon, target_error=error)
+    if options.by_particles:
+        results |= _sequential(problem, cov, epsilon, options.seed, options.target_error)
     return results
 
 

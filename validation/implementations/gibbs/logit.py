@@ -84,13 +84,21 @@ def _gibbs_logit(problem: Problem, options: Any) -> Solution:
 
 
 def _log_evidence(problem: Problem, chains: sampling.LogitChains, options: Any) -> dict[str, LogEvidence]:
-    """log Z by each route asked for, "chains": the bridge and Chib's method from the draws; "all": particles besides.
+    """log Z by each route asked for, "chains": the bridge and Chib's method from the draws; "particles"; "all".
 
     Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
     """
-    if options.evidence == "none":
-        return {}
-    second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
+    results: dict[str, LogEvidence] = {}
+    if options.by_draws:
+        results |= _of_draws(problem, chains, options.seed)
+    if options.by_particles:
+        results |= _annealed(_matrices(problem), options.seed, options.target_error)
+    return results
+
+
+def _of_draws(problem: Problem, chains: sampling.LogitChains, seed: int) -> dict[str, LogEvidence]:
+    """By the bridge and by Chib's method."""
+    second = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[1])
     matrices = _matrices(problem)
     results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
@@ -102,8 +110,6 @@ def _log_evidence(problem: Problem, chains: sampling.LogitChains, options: Any) 
         K_XX, y_sign = matrices
         results["bridge"] = bridge.log_evidence_full(second, K_XX, y_sign, chains.latent_draws)
         results["chib"] = chib.log_evidence_full(K_XX, y_sign, chains.omega_draws)
-    if options.evidence == "all":
-        results |= _annealed(matrices, options.seed, options.target_error)
     return results
 
 

@@ -56,7 +56,7 @@ def _adapter(
             who = f"gibbs {method}"
             raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
         chains = sampler(*values(problem), options, **own(problem))
-        routes = probit_routes(problem, chains, options.seed, options.evidence, options.target_error)
+        routes = probit_routes(problem, chains, options)
         asked = {name: getattr(options, name) for name in ("n_chains", "thin", "seed")} | {"moves": list(options.moves)}
         return _multilatent_solution(problem, method, chains, routes, asked)
 

@@ -27,16 +27,18 @@ def _gibbs_pairwise(problem: Problem, options: Any) -> Solution:
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.epsilon != 0.0:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
-    seed, evidence, target_error = options.seed, options.evidence, options.target_error
+    seed, target_error = options.seed, options.target_error
     data, prior = values(problem)
     lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
     chains = pairwise.sample(data, prior, PairwiseOptions.of(vars(options)))
     routes: dict[str, LogEvidence] = {}
-    if evidence != "none":
-        model = pairwise.prepare(data, prior)
+    if options.evidence != "none":
         first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
-        routes["bridge"] = bridge.log_evidence(second, model.loadings, chains.white_draws, target_error=target_error)
-        if evidence == "all":
+        model = pairwise.prepare(data, prior)
+        if options.by_draws:
+            draws = chains.white_draws
+            routes["bridge"] = bridge.log_evidence(second, model.loadings, draws, target_error=target_error)
+        if options.by_particles:
             G = pairwise.moments_of_margins(model)
             routes["sequential"] = sequential.log_evidence_margins(
                 first, G, problem.n_classes, options=replace(sequential.DEFAULTS, target_error=target_error)

@@ -69,20 +69,20 @@ def _mh_softmax(problem: Problem, options: Any) -> Solution:
 
 
 def _log_evidence(problem: Problem, chains: SoftmaxChains, options: Any) -> dict[str, LogEvidence]:
-    """log Z by each route asked for, "chains": bridge sampling from the draws; "all": annealed particles besides.
+    """log Z by each route asked for, "chains": bridge sampling from the draws; "particles", annealed; "all".
 
     Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
     """
     if options.evidence == "none":
         return {}
-    second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
-    cov = check(*values(problem), problem.n_classes).prior.K_XX
     results: dict[str, LogEvidence] = {}
+    cov = check(*values(problem), problem.n_classes).prior.K_XX
     p = problem.n * (problem.n_classes - 1)
     r, s = chains.latent_draws.shape[:2]
-    if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
+    if options.by_draws and s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
+        second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
         results["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
-    if options.evidence == "all":
+    if options.by_particles:
         results |= _annealed(problem, cov, options.seed, options.target_error)
     return results
 
