@@ -29,7 +29,7 @@ _LEARNING_INNER = (
 )
 _LEARNING_ITERATIONS = 100  # of the method at parameters on the way, which count as refused where it has not converged
 _LEARNING_TOLERANCE = 1e-3  # of the gradient in log parameters: far below what the data resolve
-_PART = 600  # rows that learning sees first where there are half as many more
+_PART = 400  # rows that learning sees first where there are half as many more
 
 _PARAMETERS = """
     Full GPs: time C n^3 an iteration, memory C n^2.
@@ -45,8 +45,8 @@ _PARAMETERS = """
     learn : "auto" or tuple of str       names out of "variance", "lengthscales", "noise"; () for none, as "fixed";
                                          "scale" instead of "lengthscales": one factor of all of them.
                                          "auto": variance and lengthscales, under the prior "weak"
-                                         by one factor first, then each if that pays; of more than 900
-                                         rows, 600 with ten classes, a part decides on them
+                                         by one factor first, then each if that pays; of more than 600
+                                         rows, 400 with ten classes, a part decides on them
     prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
                                          evidence alone decides; "half-student-t", "half-student-t-absolute": those of
                                          riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
