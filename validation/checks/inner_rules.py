@@ -219,7 +219,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.core.hyperprior import Hyperprior
+    from scipy.stats import multivariate_normal
+
+    from fast.core.hyperprior import Hyperprior, log_tied_lognormal
     from fast.estimators._hyper import HyperLearning
 
     lengths = np.array([[0.5, 2.0, 1.3], [1.0, 0.7, 3.0]])
@@ -236,6 +238,64 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     across = in_logs - in_logs.mean(axis=1, keepdims=True)
     wanted = 0.5 * each**2 * float(np.sum(across**2))  # across the common factor the prior's curvature is 1 / each^2
     yield Compared(abs(told / wanted - 1.0), 1e-12, f"{wanted:.3f} nat for two functions", "fast", "definition")
+    by_log, normal = log_tied_lognormal(lengths, (common, each), centre), multivariate_normal(np.log(centre), C)
+    value = normal.logpdf(np.log(lengths)) - np.log(lengths).sum(axis=1)
+    derivative = -1.0 - np.log(lengths / centre) @ np.linalg.inv(C)
+    gap = max(_largest(by_log.value.sum(axis=1) / value - 1.0), _largest(by_log.derivative / derivative - 1.0))
+    yield Compared(gap, 1e-12, "a log-normal density of two functions' lengthscales", "fast", "SciPy")
+
+
+def _largest(gap: Array) -> float:
+    return float(np.abs(gap).max())
+
+
+@check(
+    "identity/apep/far_blocks",
+    paper="villacampa2020",
+    question="Is the gradient in Z the same where no product of matrices gives distances?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.kernel.kernels import PreparedKernel
+    from fast.methods import apep, vi_robust
+
+    few = tiny("threshold")
+    given = Data(few.X, few.y, few.n_classes), Prior(few.variance, few.lengthscales, few.noise, few.jitter, few.Z)
+    for module, options in ((apep, apep.EnergyOptions(max_iterations=3)), (vi_robust, vi_robust.RobustOptions())):
+        posterior = module.fit(*given, options)
+        near = posterior.run.gradient()
+        with mock.patch.object(PreparedKernel, "sums", return_value=None):
+            far = posterior.run.gradient()
+        gap = max(_largest(a - b) / _largest(b) for a, b in zip(far, near, strict=True))
+        yield Compared(gap, 1e-9, f"{module.__name__}: differences of rows, or products", "fast", "fast")
+
+
+@check(
+    "identity/svi/trace_without_hyperprior",
+    paper="izmailov2016",
+    question="Is what a run on mini-batches tells the bound, without the density of its parameters?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyperprior import Hyperprior
+    from fast.core.values import Data, Prior
+    from fast.methods import svi
+
+    few = tiny("logit")
+    assert few.Z is not None
+    data = Data(few.X, few.y, 2)
+    prior = Prior(float(few.variance[0]), few.lengthscales[0], float(few.noise[0]), float(few.jitter[0]), few.Z[0])
+    density = Hyperprior({"variance": ("half-student-t", 4.0, 0.05)})
+    told = [
+        svi.fit_stochastic(
+            data, prior, svi.SVISteps(batch_size=len(few.y), n_steps=1, learn=("variance",), hyperprior=which)
+        ).trace[0]
+        for which in (None, density)
+    ]  # the first step's batch is all rows, at the start
+    at_start = svi.fit(data, prior, svi.SVIOptions(max_iterations=1))[0]
+    yield Compared(abs(told[1] / told[0] - 1.0), 1e-12, "with a density and without", "fast", "fast")
+    yield flaws(not told[0] < at_start.elbo, "the bound at the start is no larger than later", "fast", "bounds")
 
 
 @check(

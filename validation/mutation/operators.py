@@ -99,6 +99,9 @@ _COMMUTE = frozenset(
 # steps of an iteration, from which on one more or less is patience
 _LONG = 20
 
+# a whole number that counts by its magnitude: who mistakes it is not wrong by one
+_LARGE = 100
+
 # a number with which something is compared, and below which it is rounding
 _ROUNDING = 1e-6
 
@@ -384,6 +387,9 @@ def _of_constant(source: Source, node: ast.Constant) -> Iterator[Change]:
     span = source.span(node)
     if isinstance(value, bool):
         yield Change(*span, str(not value), "constant")
+    elif isinstance(value, int) and value >= _LARGE:
+        yield Change(*span, str(2 * value), "constant")
+        yield Change(*span, str(value // 2), "constant")
     elif isinstance(value, int):
         yield Change(*span, str(value + 1), "constant")
         if value > 0:
@@ -409,7 +415,7 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
     for keyword in node.keywords:
         if keyword.arg is not None and not isinstance(keyword.value, ast.Constant):
             continue
-        if keyword.arg in ("axis", "keepdims", "initial", "lower", "upper", "trans", "transposed", "optimize"):
+        if keyword.arg in ("axis", "keepdims", "initial", "lower", "upper", "trans", "transposed"):
             start, end = source.span(keyword)
             comma = re.search(rb",\s*\Z", source.data[:start])
             if comma:
