@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from scipy import stats
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from gibbs.chains import chain
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.few_data import Few
 from validation.checks.standard_errors import DISTRIBUTIONS, PAPER, Sampler, sampled, series
@@ -103,6 +105,21 @@ def stopped(entry: Interrupted, folder: Path) -> Iterable[tuple[str, Any]]:
     def keep(progress: Any) -> None:
         if progress.sweep == entry.stop[1]:
             shutil.copy(killed, old)
+
+    # inside a sweep's own record, half of which is there: the file before it is what is gone on from
+    torn, taken = folder / "torn.npz", 0
+    take = chain._Course.take
+
+    def tear(self: Any, *given: Any) -> None:
+        nonlocal taken
+        take(self, *given)
+        taken += 1
+        if taken == entry.stop[1]:
+            raise KeyboardInterrupt
+
+    with mock.patch.object(chain._Course, "take", tear), suppress(KeyboardInterrupt):
+        sampled(entry.sampler, 3, checkpoint=torn, checkpoint_every=3)
+    yield "torn", sampled(entry.sampler, 3, checkpoint=torn)
 
     killed = folder / "killed.npz"
     sampled(entry.sampler, 3, checkpoint=killed, checkpoint_every=4, callback=keep)
