@@ -172,9 +172,7 @@ def _fit(
     if variant == "full":
         if state.end is None:
             state.update()
-        result = joint(
-            state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance, gains=bool(chosen)
-        )
+        result = joint(state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance)
         state.prior, state.xi = result.prior, result.xi
         why = ended()
         learning = Learning(
@@ -182,7 +180,7 @@ def _fit(
             result.n_evaluations,
         )  # fmt: skip
     elif variant == "hybrid":
-        second = partial(joint, max_evaluations=rounds.n_fun, max_iterations=rounds.n_fun, tolerance=0.0, gains=False)
+        second = partial(joint, max_evaluations=rounds.n_fun, max_iterations=rounds.n_fun, tolerance=0.0)
         learning = alternate(
             state,
             second,

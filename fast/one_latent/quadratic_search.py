@@ -289,7 +289,6 @@ def joint_search(
     max_evaluations: int,
     max_iterations: int,
     tolerance: float,
-    gains: bool,
 ) -> Stage:
     """L-BFGS-B on the collapsed bound over parameters of the prior, in logarithms, and all xi together.
 
@@ -302,8 +301,8 @@ def joint_search(
     local_gradient : callable    (xi, latent_mean, latent_var) -> derivative of the bound in xi (n,)
     max_evaluations : int        of the bound; the step in which they run out is finished
     max_iterations : int
-    tolerance : float            relative change of the bound in one step
-    gains : bool                 whether it may end where predictions would no longer change, as a search of its own
+    tolerance : float            relative change of the bound in one step; 0: a part of a longer search, which
+                                 knows where predictions no longer change
     """
     bound = _Bound(state, learn)
     packing = bound.packing
@@ -330,7 +329,8 @@ def joint_search(
 
     reach = np.concatenate([np.full(size, _LARGEST_LOG_MOVE), np.full(state.xi.size, np.inf)])
     search = Search(place)
-    limits = Limits(max_iterations, 1e-10, tolerance, max_evaluations, gains=gains)
+    alone = bool(learn) and tolerance > 0.0
+    limits = Limits(max_iterations, 1e-10, tolerance, max_evaluations, gains=alone)
     search.round(start, limits, (start - reach, start + reach) if size else None)
     best = search.best
     assert best is not None  # the start raises, or counts

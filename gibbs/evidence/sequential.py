@@ -103,22 +103,18 @@ class Factors(NamedTuple):
 
     @classmethod
     def of(cls, chol: Array, precision: Array, shift: Array) -> Factors:
-        """q ∝ N(g; 0, L L') Π t_r; chol (D, D) L. Time O(D³).
-
-        Its covariance is V = L (I + L' T L)^-1 L': no inverse of what may be near singular.
-        """
-        M, root = _root(chol, precision)
-        mean = root.T @ (root @ shift)
-        upper = np.linalg.qr(root, mode="r")
-        lower = (np.sign(np.diagonal(upper))[:, None] * upper).T
-        return cls(precision, shift, mean, lower, float(0.5 * shift @ mean - np.log(np.diagonal(M)).sum()))
+        """q ∝ N(g; 0, L L') Π t_r; chol (D, D) L. Time O(D³)."""
+        upper, lower = _roots(chol, precision)
+        mean = lower @ (shift @ lower)
+        return cls(precision, shift, mean, lower, float(0.5 * shift @ mean - np.log(np.diagonal(upper)).sum()))
 
 
-def _root(chol: Array, precision: Array) -> tuple[Array, Array]:
-    """M = chol(I + L' T L) and R = M^-1 L', of which R' R = V is q's covariance."""
-    M = np.asarray(np.linalg.cholesky(np.eye(len(chol)) + (chol.T * precision) @ chol), dtype=np.float64)
-    root: Array = solve_triangular(M, chol.T, lower=True, check_finite=False)
-    return M, root
+def _roots(chol: Array, precision: Array) -> tuple[Array, Array]:
+    """U, upper, of I + L' T L = U U', and W = L U^-T, lower: W W' = (G^-1 + T)^-1 without an inverse of G."""
+    inner = np.eye(len(chol)) + (chol.T * precision) @ chol
+    upper = cholesky("I + L' T L of the margins", inner[::-1, ::-1], "raise noise or jitter")[::-1, ::-1]
+    solved: Array = solve_triangular(upper, chol.T, lower=False, check_finite=False)
+    return upper, solved.T
 
 
 def _factors(chol: Array, constraints: int, epsilon: float, n_classes: int) -> Factors:
@@ -127,13 +123,12 @@ def _factors(chol: Array, constraints: int, epsilon: float, n_classes: int) -> F
     The margins of a datum are taken as independent there, and EP ends early: factors need not be exact. Time O(D³) a
     sweep.
     """
-    D = len(chol)
-    precision, shift = np.zeros(D), np.zeros(D)
+    precision, shift = np.zeros(len(chol)), np.zeros(len(chol))
     with np.errstate(divide="ignore"):
         log_random, log_right = np.log(epsilon / n_classes), np.log1p(-epsilon)
     for _ in range(_SWEEPS):
-        root = _root(chol, precision)[1]
-        var, mean = np.square(root).sum(axis=0), root.T @ (root @ shift)
+        lower = _roots(chol, precision)[1]
+        var, mean = np.square(lower).sum(axis=1), lower @ (shift @ lower)
         # never the exact 0 that a factor of infinite precision would leave
         kept = np.maximum(1.0 - precision * var, _LEAST)
         cavity_var, cavity_mean = var / kept, (mean - shift * var) / kept

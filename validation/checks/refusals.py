@@ -380,7 +380,7 @@ def _joint() -> Iterable[Outcome]:
     def run(moves: Sequence[float]) -> tuple[_Optimiser, Any]:
         with mock.patch.object(quadratic_search._Bound, "at", walled), _listed(None, moves) as optimiser:
             return optimiser, quadratic_search.joint_search(
-                state, ("variance",), flat, max_evaluations=11, max_iterations=5, tolerance=1e-8, gains=False
+                state, ("variance",), flat, max_evaluations=11, max_iterations=5, tolerance=1e-8
             )
 
     optimiser, stage = run(_MOVES)
