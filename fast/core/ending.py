@@ -41,18 +41,15 @@ class Ending:
 
     def why(self) -> str:
         """Why the run has to end now; "" if it has not. A run inside another ends with it."""
-        if self.interrupted or self.stopped:
-            return "interrupted" if self.interrupted else self.stopped
+        if self.interrupted:
+            return "interrupted"
+        if self.stopped:
+            return self.stopped
         if self.outer is not None and (why := self.outer.why()):
             return why
         if self.seconds is not None and time.perf_counter() - self.started > self.seconds:
             return f"max_time of {self.seconds:g} s spent"
         return ""
-
-    @property
-    def widest(self) -> float:
-        """Worth of this run, or of the next one around it that has one."""
-        return self.worth if self.worth > 0.0 or self.outer is None else self.outer.widest
 
     def hear(self, what: str, value: float) -> None:
         """Print how far the run is, at times that grow apart."""
@@ -77,10 +74,12 @@ def ending(seconds: float | None, listen: Callable[[str], None] | None = None, w
     ----------
     seconds : float or None    from now
     listen : callable          gets a line of progress now and then
-    worth : float              nats that some iterations have to gain together; 0: searches have their own criteria
+    worth : float              nats that some iterations have to gain together; 0: as in the run around this one, and
+                               without one searches have their own criteria
     """
-    here = Ending(seconds, listen, worth)
-    here.outer = _present.get()
+    outer = _present.get()
+    here = Ending(seconds, listen, worth or (0.0 if outer is None else outer.worth))
+    here.outer = outer
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -144,7 +143,7 @@ class Watch:
             self._values = [*self._values, value][-1 - self.span :]
         if self._here is None or len(self._values) <= self.span:
             return
-        if max(self._values) - min(self._values) < self._here.widest:
+        if max(self._values) - min(self._values) < self._here.worth:
             self._here.stopped = ENOUGH
 
 

@@ -49,11 +49,12 @@ def guide(
         training="batch", random_state=seed, verbose=asking.verbose, prior=asking.prior, shared=shared,
     )  # fmt: skip
     rows = sample(codes, ROWS, rng)
-    if rows.size == codes.size:
+    whole = rows.size == codes.size
+    if whole:
         ep.set_params(inducing_points=start.Z)
     ep.fit(np.asarray(X[rows]), codes[rows])
     learned = start._replace(variance=ep.variance_, lengthscales=ep.lengthscales_, noise=ep.noise_)
-    return Guide(learned, ep.posterior_.run.q if rows.size == codes.size else None)
+    return Guide(learned, ep.posterior_.run.q if whole else None)
 
 
 def probit_parameters_by_ep(

@@ -77,7 +77,7 @@ class _MulticlassClassifier(GPClassifier):
 
     _multi_class = True
     _by_ep: ClassVar[bool] = False  # learn="auto": parameters are those that EP finds
-    _by_part: ClassVar[bool] = False  # at EP's parameters, a part of the rows comes first
+    _by_part: ClassVar[bool] = True  # a part of many rows comes first, to decide on them or to be near
     _module: ClassVar[ModuleType]
     _evidence, _link = "log_evidence", "probit"
 
@@ -103,7 +103,11 @@ class _MulticlassClassifier(GPClassifier):
 
     def _asks_ep(self) -> bool:
         """Whether EP finds the parameters, which are then held."""
-        return self._by_ep and self.hyperparameters == "map" and self._free()
+        return self._by_ep and self._chooses()
+
+    def _chooses(self) -> bool:
+        """Whether nobody names parameters, to be learned or to be held."""
+        return self.hyperparameters == "map" and self._free()
 
     def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
         return probit_parameters_by_ep(self, X, codes, start, rng) if self._asks_ep() else start
@@ -133,8 +137,7 @@ class _MulticlassClassifier(GPClassifier):
         Where EP has decided, the part is still where a method starts that takes long to get near its fixed point.
         """
         size = int(_PART * (3.0 / max(3, len(self.classes_))) ** (1.0 / 3.0))  # the same time for any number of classes
-        asked = self._asks_ep() if self._by_part else self._free() and self._learned(X)
-        if not (asked and 2 * codes.size > 3 * size):
+        if not (self._by_part and self._chooses() and 2 * codes.size > 3 * size):
             return super()._in_stages(X, codes, start, rng, callback)
         rows = sample(codes, size, rng)
         with ending(None, worth=ROW_WORTH * size):  # what counts is a gain a row, of those that are looked at
@@ -150,7 +153,7 @@ class _MulticlassClassifier(GPClassifier):
         """The method at parameters that are held, to its fixed point if somebody named them, else while log Z moves."""
         prior = prepare(Data(X, codes, len(self.classes_)), Prior(*held, shared=True))
         with ending(None) as end:
-            watch = Watch() if self.hyperparameters == "map" and self._free() else None
+            watch = Watch() if self._chooses() else None
             options = type(self._module.DEFAULTS)(
                 tolerance=_TOLERANCE,
                 max_iterations=max_iterations,
@@ -231,7 +234,6 @@ class NestedIEPClassifier(_MulticlassClassifier):
     {_PARAMETERS.format(evidence="EP's estimate of log p(y)")}"""
     _module: ClassVar[ModuleType] = nested_iep
     _by_ep: ClassVar[bool] = True
-    _by_part: ClassVar[bool] = True
 
     def _warm(self, posterior: Any) -> Any:
         return nested_iep.warm(posterior)
@@ -267,6 +269,7 @@ class VBProbitClassifier(_MulticlassClassifier):
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _module: ClassVar[ModuleType] = vb_probit
     _by_ep: ClassVar[bool] = True
+    _by_part: ClassVar[bool] = False  # it takes few sweeps from anywhere
     _evidence = "elbo"
 
     def _warm(self, posterior: Any) -> Any:

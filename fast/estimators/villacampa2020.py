@@ -82,8 +82,8 @@ class RPAPEPClassifier(BoundedClassifier, _EnergyClassifier):
     passes better ones on its way. The default is near the limit alpha = 0, where all energies are one bound.
 
     Its optima are far from the prior and flat, and q takes many steps to them, on which predictions get no better: with
-    learn="auto" it makes fifty, or as many as 5e9 multiplications allow, from the q that EP found and at its
-    parameters. Parameters that are named are learned by its own energy, which takes many times as long.
+    learn="auto" each training makes fifty, or as many as 5e9 multiplications allow, at the parameters that EP found and
+    from its q. Parameters that are named are learned by its own energy, which takes many times as long.
     {_PARAMETERS.format(evidence="energy of all rows", errors=f"; {LABEL_ERRORS}")}
     epsilon_ : float                     the probability of a random label that was used"""
     _energy: ClassVar[str] = "rpapep"

@@ -17,7 +17,7 @@ no discretisation error; the spread between islands is the standard error.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -117,6 +117,12 @@ def _roots(chol: Array, precision: Array) -> tuple[Array, Array]:
     return upper, solved.T
 
 
+def _without(mean: Any, var: Any, precision: Any, shift: Any, *, least: float = -np.inf) -> tuple[Array, Array]:
+    """Mean and variance of N(g; mean, var) / t(g); least: what a factor may leave of var over its own."""
+    kept = np.maximum(1.0 - precision * var, least)
+    return (mean - shift * var) / kept, var / kept
+
+
 def _factors(chol: Array, constraints: int, epsilon: float, n_classes: int) -> Factors:
     """By EP, all factors at once, damped: moments of (1 - ε) [margins of the datum > 0] + ε/C under q without it.
 
@@ -130,8 +136,7 @@ def _factors(chol: Array, constraints: int, epsilon: float, n_classes: int) -> F
         lower = _roots(chol, precision)[1]
         var, mean = np.square(lower).sum(axis=1), lower @ (shift @ lower)
         # never the exact 0 that a factor of infinite precision would leave
-        kept = np.maximum(1.0 - precision * var, _LEAST)
-        cavity_var, cavity_mean = var / kept, (mean - shift * var) / kept
+        cavity_mean, cavity_var = _without(mean, var, precision, shift, least=_LEAST)
         sd = np.sqrt(cavity_var)
         z = cavity_mean / sd
         log_p = log_ndtr(z)
@@ -156,9 +161,8 @@ def _log_cut(factors: Factors, white: Array, first: int, constraints: int) -> Ar
     rows = slice(first, first + constraints)
     given = factors.mean[rows, None] + factors.chol[rows, :first] @ white[:first]
     var = np.square(factors.chol[rows, first:]).sum(axis=1)
-    kept = 1.0 - factors.precision[rows] * var
-    mean = (given - (factors.shift[rows] * var)[:, None]) / kept[:, None]
-    total: Array = log_ndtr(mean / np.sqrt(var / kept)[:, None]).sum(axis=0)
+    mean, free = _without(given, var[:, None], factors.precision[rows, None], factors.shift[rows, None])
+    total: Array = log_ndtr(mean / np.sqrt(free)).sum(axis=0)
     return total
 
 
@@ -173,9 +177,9 @@ def _island(rng: np.random.Generator, common: Schedule, size: int) -> float:
     for t in range(D):
         # N(g; given, var) / t(g) is N(g; mean, sd²) times exp(log_free), given all margins before
         var, given = chol[t, t] ** 2, factors.mean[t] + chol[t, :t] @ white[:t]
-        kept = 1.0 - factors.precision[t] * var
-        sd, mean = np.sqrt(var / kept), (given - factors.shift[t] * var) / kept
-        log_free = 0.5 * (np.square(mean / sd) - np.square(given) / var - np.log(kept))
+        mean, free = _without(given, var, factors.precision[t], factors.shift[t])
+        sd = np.sqrt(free)
+        log_free = 0.5 * (np.square(mean / sd) - np.square(given) / var + np.log(free / var))
         log_p = log_ndtr(mean / sd)
         if epsilon > 0.0 and t % constraints == 0:
             # the odds of a random label, margins taken as independent: only a proposal, its weight makes it exact

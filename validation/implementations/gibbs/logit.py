@@ -88,20 +88,22 @@ def _log_evidence(problem: Problem, chains: sampling.LogitChains, options: Any) 
 
     Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
     """
+    if options.evidence == "none":
+        return {}
+    matrices = _matrices(problem)
     results: dict[str, LogEvidence] = {}
     if options.by_draws:
-        results |= _of_draws(problem, chains, options.seed)
+        results |= _of_draws(matrices, chains, options.seed)
     if options.by_particles:
-        results |= _annealed(_matrices(problem), options.seed, options.target_error)
+        results |= _annealed(matrices, options.seed, options.target_error)
     return results
 
 
-def _of_draws(problem: Problem, chains: sampling.LogitChains, seed: int) -> dict[str, LogEvidence]:
-    """By the bridge and by Chib's method."""
+def _of_draws(matrices: tuple[Any, ...], chains: sampling.LogitChains, seed: int) -> dict[str, LogEvidence]:
+    """By the bridge and by Chib's method; matrices of `_matrices`, four for FITC."""
     second = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[1])
-    matrices = _matrices(problem)
     results: dict[str, LogEvidence] = {}
-    if problem.prior_model == "fitc":
+    if len(matrices) == 4:
         assert chains.inducing_draws is not None
         K_ZZ, K_XZ, k_xx, y_sign = matrices
         results["bridge"] = bridge.log_evidence_fitc(second, K_ZZ, K_XZ, k_xx, y_sign, chains.inducing_draws)
