@@ -319,9 +319,9 @@ def _computing(root: ast.expr) -> Iterator[ast.AST]:
 
 
 def _only_care(keyword: ast.keyword) -> bool:
-    """An argument whose other value changes no number: whether lengths or entries are looked at, or one copy more."""
+    """An argument whose other value changes no number: lengths or entries looked at, the order of products, a copy."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
-    if keyword.arg in ("strict", "check_finite"):
+    if keyword.arg in ("strict", "check_finite", "optimize"):
         return True
     # the other way round an array would be shared or written over, which is a mistake
     return (keyword.arg == "copy" and value is False) or (

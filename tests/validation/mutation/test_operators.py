@@ -64,6 +64,7 @@ def mutations(text, known=frozenset()):
         ("x = 99", "constant", {"x = 100", "x = 98"}),
         ("x = 15_000", "constant", {"x = 30000", "x = 7500"}),
         ("x = np.einsum(a, b, c, optimize=True)", "dropped argument", None),
+        ("x = np.einsum(a, b, c, optimize=True)", "constant", None),
         ("x = y[-1]", "sign", {"x = y[(1)]"}),
         ("x = A.T @ b", "transpose", {"x = (A) @ b"}),
         ("x = f(a, b)", "swapped arguments", {"x = f(b, a)"}),
