@@ -35,6 +35,7 @@ def test_digits_depend_on_the_groups_and_not_on_the_processes():
         ("gibbs-logit", "two-points", {}),
         ("gibbs-logit", "three-points-fitc", {}),
         ("gibbs-threshold", "two-points-3-errors", {"evidence": "all"}),
+        ("gibbs-threshold", "two-points-3-errors", {"evidence": "particles"}),
         # the judge asks the same of every sampler
         pytest.param("gibbs-probit", "two-points-3", {"evidence": "all"}, marks=pytest.mark.slow),
         pytest.param("mh-softmax", "two-points-3-softmax", {"evidence": "all"}, marks=pytest.mark.slow),
@@ -54,6 +55,8 @@ def test_moments_and_log_z_are_those_of_quadrature(method, name, options):
         z += list((gap[moving] / error[moving]).ravel())
     routes = {key: value for key, value in result.local.items() if key.startswith("log_evidence_")}
     assert {"log_evidence_annealed", "log_evidence_sequential"} & set(routes)
+    if options.get("evidence") == "particles":
+        assert set(routes) == {"log_evidence_sequential"}
     assert all(result.settings[f"trusted_{key.removeprefix('log_evidence_')}"] for key in routes)
     z += [(value - truth.log_evidence) / error for value, error in routes.values()]
     assert np.abs(z).max() < norm.isf(0.5e-4 / len(z))  # two-sided, Bonferroni at 1e-4

@@ -272,6 +272,34 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/nested-ep/watch",
+    paper="riihimaki2013",
+    question="Does an iteration end where five changes of its objective stay within what counts, and not before?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.ending import ENOUGH, Watch, ended, ending
+
+    rng = np.random.default_rng(46)
+    for worth in (0.5, 2.0):
+        values = np.cumsum(rng.standard_normal(400)) * np.exp(-0.03 * np.arange(400.0)) + 10.0
+        values[rng.random(400) < 0.3] = np.nan  # a step that was not taken leaves the value before
+        values[0] = 10.0
+        for gap in np.flatnonzero(np.isnan(values)):
+            values[gap] = values[gap - 1]
+        fresh = [k for k in range(400) if k == 0 or values[k] != values[k - 1]]
+        spans = (fresh[k - 5 : k + 1] for k in range(5, len(fresh)))
+        wanted = next(span[-1] for span in spans if np.ptp(values[span]) < worth)
+        with ending(None, worth=worth), ending(None):
+            watch, k = Watch(), -1
+            while not ended():
+                k += 1
+                watch.after(float(values[k]))
+            why = ended()
+        yield flaws(k != wanted or why != ENOUGH, f"ended by value {k}, {wanted} wanted", "fast", "ends")
+
+
+@check(
     "identity/svi/trace_without_hyperprior",
     paper="izmailov2016",
     question="Is what a run on mini-batches tells the bound, without the density of its parameters?",

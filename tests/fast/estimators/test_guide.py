@@ -75,6 +75,9 @@ def test_training_begins_at_the_q_of_ep_and_keeps_no_copy_of_it(cls, iris, monke
     model = cls(n_inducing=6, random_state=0).fit(X, y)
     ep = EPClassifier(inducing_points=model.inducing_points_[0], training="batch").fit(X, y)
     np.testing.assert_array_equal(first[0].shift, ep.posterior_.run.q.shift)
+    if hasattr(model, "epsilon_"):  # a second training begins where the first has ended
+        assert len(first) == 2
+        assert not np.array_equal(first[1].shift, first[0].shift)
     assert model._first_q is None
     first.clear()
     monkeypatch.setattr(guide, "ROWS", 40)  # EP sees a sample and has points of its own: the prior it is
