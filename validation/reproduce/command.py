@@ -20,7 +20,7 @@ from validation.jobs import run as jobs_run
 from validation.jobs.job import HELP, Job
 from validation.jobs.run import engine
 from validation.quoting import shown
-from validation.reproduce import catalogue, decisions, page
+from validation.reproduce import catalogue, decisions, page, printed
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
 from validation.terminal import Grid, print_grid, say, waiting
 
@@ -154,7 +154,8 @@ def _list(console: Console, paper: str | None) -> None:
 
 
 def _described(value: Experiment) -> str:
-    return ", ".join(f"{name}={default!r}" for name, default in value.options.items()) or "none"
+    paper = {name: f" ({printed.in_words(known)} in the paper)" for name, known in value.printed.items()}
+    return ", ".join(f"{name}={default!r}{paper.get(name, '')}" for name, default in value.options.items()) or "none"
 
 
 def _print(console: Console, table: Table) -> None:

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from validation.quoting import shown
+from validation.reproduce.printed import differences, of_paper
 
 Say = Callable[[str], object]  # takes a line of progress
 
@@ -52,6 +54,7 @@ class Experiment(NamedTuple):
     in_parts: bool = False  # its repetitions are calls of `validation.jobs.each`
     cells: Callable[..., int] | None = None  # the same options -> lines of progress; None: too unlike to foresee
     ahead: bool = False  # whether a line says what begins, and not what is done
+    printed: Mapping[str, Any] = MappingProxyType({})  # option -> the paper's, where it is not the default
 
     @property
     def options(self) -> dict[str, Any]:
@@ -78,7 +81,8 @@ def experiment(
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register a function of a value of options and `say`, which takes a line of progress; it is called by keywords.
 
-    The options are a dataclass of the function's module, each with a default. From `cells`, options -> how many lines
+    The options are a dataclass of the function's module, each with a default; what differs from the paper's values of
+    them (`printed.option`) is added to the notes. From `cells`, options -> how many lines
     of progress the function gives, and from whether it gives them `ahead` of the work comes the forecast.
     """
 
@@ -89,13 +93,17 @@ def experiment(
 
         @wraps(function)
         def run(*, say: Say = lambda text: None, **given: Any) -> Outcome:
-            return function(options(**given), say)
+            asked = options(**given)
+            outcome = function(asked, say)
+            return outcome._replace(notes=tuple(dict.fromkeys((*outcome.notes, *differences(asked)))))
 
         run.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
         if (paper, name) in EXPERIMENTS:
             raise ValueError(f"name: found {shown(name)} of {paper} a second time, expected each experiment once")
         count = None if cells is None else lambda **given: cells(options(**given))
-        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, run, in_parts, count, ahead)
+        EXPERIMENTS[paper, name] = Experiment(
+            paper, name, title, claim, run, in_parts, count, ahead, MappingProxyType(of_paper(options))
+        )
         return run
 
     return register

@@ -169,7 +169,7 @@ def test_table_2_runs_at_a_tiny_size_beside_the_printed_numbers_and_says_what_wa
     assert rows[1]["where"] == "Table 3"
     assert all(np.isfinite(row["here"]) for row in rows)
     text = " ".join(result.notes)
-    for reduced in ("1 repetitions", "2 iterations", "40 of 178 rows"):
+    for reduced in ("repetitions: 1 here", "iterations of EP and SEP: 2 here", "40 of 178 rows"):
         assert reduced in text
     sizes = table2.table1(names=("wine", "waveform")).tables[0].rows
     assert [row[2] for row in sizes] == [178, 13, 3, 1000, 21, 3]
@@ -385,7 +385,7 @@ def test_the_other_experiments_run_at_a_tiny_size_and_say_what_was_reduced():
     toy = fig3.fig3(m=(2,), n=30, n_test=20, reduce=0.001, reduce_lbfgs=0.001)
     assert toy.tables[0].rows[0][6] == 6
     assert toy.pictures[0].panels[0].startswith("<svg")
-    assert "30 data" in " ".join(toy.notes)
+    assert "data: 30 here" in " ".join(toy.notes)
     first = fig1.fig1(dataset="wine", n=30, n_steps=2)
     assert [row[0] for row in first.tables[0].rows] == ["EP-outer", "EP-inner-approx", "EP-inner-exact"]
-    assert "2 updates" in " ".join(first.notes)
+    assert "updates: 2 here" in " ".join(first.notes)

@@ -14,6 +14,7 @@ from validation.datasets.splits import standardise, train_test_split
 from validation.report import figures
 from validation.reproduce.classifiers import TRACTABLE, tractable_classifier
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import rows_taken
 from validation.reproduce.protocols import accuracy_against_time
 from validation.reproduce.wenzel2019.table1 import binary, smaller
 
@@ -72,8 +73,7 @@ def curves(asked: CurvesOptions, say: Say) -> Outcome:
             f"{asked.dataset}: test accuracy", lines, "seconds of training", f"curves-{asked.dataset}"
         )
     notes = [how] if how else []
-    if data.n < full.n:
-        notes.append(f"{data.n} of {full.n} rows, below the paper's")
+    notes += rows_taken(data, full, "n_max")
     notes.append("one split; hyper-parameters are learned from the training rows; each point is a run of its own")
     return Outcome(
         {

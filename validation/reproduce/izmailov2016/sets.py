@@ -18,6 +18,7 @@ from validation.reproduce import decisions
 from validation.reproduce.classifiers import tractable_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
+from validation.reproduce.printed import rows_taken
 from validation.reproduce.protocols import accuracy_against_time
 from validation.reproduce.wenzel2019.table1 import binary, smaller
 
@@ -198,8 +199,7 @@ def sets(asked: SetsOptions, say: Say) -> Outcome:
         data, how = binary(full)
         data = smaller(data, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         notes += [how] if how else []
-        if data.n < full.n:
-            notes.append(f"{name}: {data.n} of {full.n} rows, below the paper's")
+        notes += rows_taken(data, full, "n_max", name=name)
         splits = []
         for k in range(asked.n_run):
             split = train_test_split(data, asked.seed + k, test_size=0.2)  # as the paper where a set has no test part

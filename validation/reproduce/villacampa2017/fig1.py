@@ -18,6 +18,7 @@ from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2017 import setting
 
 Array = NDArray[np.float64]
@@ -126,7 +127,7 @@ class Fig1Options:
     n: int = 200
     fraction: float = 0.2
     n_run: int = 1
-    n_steps: int = 60
+    n_steps: int = option(60, 250, "updates")
     rate: float = 0.01
     tolerance: float = 1e-3
     max_iterations: int = 500
@@ -143,7 +144,7 @@ class Fig1Options:
     cells=lambda asked: asked.n_run * len(SCHEMES),
 )
 def fig1(asked: Fig1Options, say: Say) -> Outcome:
-    """The paper's: n=846, n_steps=250, M = N/5. Each of n_run repetitions has rows and a start of its own."""
+    """Each of n_run repetitions has rows and a start of its own; M = N/5 is the paper's."""
     full = datasets.load(arguments.string(asked.dataset, "dataset"))
     repetitions: list[dict[str, Schedule]] = []
     for k in range(arguments.integer(asked.n_run, "n_run", at_least=1)):
@@ -171,10 +172,7 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         drawn = [figures.Curve(NAMES[s], each.seconds, each.log_evidence) for s, each in results.items()]
         panel = figures.curves(f"{asked.dataset}: log Z", drawn, "seconds of training", f"fig1-{asked.dataset}")
     notes = [f"{NAMES[scheme]}: {note}" for scheme, schedule in results.items() for note in schedule.notes]
-    if data.n < full.n:
-        notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n={full.n}")
-    if asked.n_steps < 250:
-        notes.append(f"{asked.n_steps} updates, fewer than the paper's 250: -o n_steps=250")
+    notes += rows_taken(data, full, "n")
     notes.append(f"start: {setting.START}")
     notes.append("log Z is taken before each update; Fig. 1 prints no numbers")
     message: tuple[Table, ...] = ()

@@ -15,6 +15,7 @@ from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2017 import setting, uci
 
 Array = NDArray[np.float64]
@@ -141,13 +142,13 @@ class Fig4Options:
     """Options of `fig4`."""
 
     dataset: str = "satellite"
-    m: Sequence[int] = (4, 20)
+    m: Sequence[int] = option((4, 20), (4, 20, 100), "inducing points per class")
     methods: Sequence[str] = ("gfitc", "sep", "vi-robust")
     n_max: int = 2000
-    n_run: int = 2
+    n_run: int = option(2, 100, "repetitions")
     n_steps: int = 250
     n_steps_lbfgs: int = 250
-    budget: float = 10.0
+    budget: float = option(10.0, np.inf, "seconds after which a run ends")
     rate: float = 0.01
     tolerance: float = 1e-3
     vi_optimizer: str = "lbfgs"
@@ -164,7 +165,7 @@ class Fig4Options:
     cells=lambda asked: len(asked.m) * len(asked.methods),
 )
 def fig4(asked: Fig4Options, say: Say) -> Outcome:
-    """The paper's: m=[4, 20, 100], n_max=6435, n_run=100, budget=inf; budget is seconds of training of one run."""
+    """Of training alone are the seconds of a budget."""
     for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
     arguments.choice(asked.vi_optimizer, tuple(setting.VI), "vi_optimizer")
@@ -213,12 +214,7 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
             Picture(f"{asked.dataset}, m = {size}", tuple(setting.NAMES[method] for method in asked.methods), panels)
         )
     notes = []
-    if data.n < full.n:
-        notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-    if asked.n_run < 100:
-        notes.append(f"{asked.n_run} repetitions, fewer than the paper's 100: -o n_run=100")
-    if np.isfinite(asked.budget):
-        notes.append(f"runs end after {asked.budget:g} s of training, if their iterations have not ended before")
+    notes += rows_taken(data, full, "n_max")
     notes.append(f"start: {setting.START}")
     notes.append("with L-BFGS a run is scored at the best point that it has seen")
     notes.append(setting.VI[asked.vi_optimizer])

@@ -18,6 +18,7 @@ from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option
 from validation.reproduce.protocols import Score, scores
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import flights, setting
@@ -206,7 +207,7 @@ class Fig5MnistOptions:
     methods: Sequence[str] = METHODS
     n: int = 3000
     n_test: int = 1000
-    m: int = 50
+    m: int = option(50, 200, "inducing points per class")
     batch_size: int = 200
     n_steps: int = 200
     rate: float = 0.001
@@ -224,7 +225,7 @@ class Fig5MnistOptions:
     cells=lambda asked: len(asked.methods),
 )
 def fig5_mnist(asked: Fig5MnistOptions, say: Say) -> Outcome:
-    """The paper's: n=60000, n_test=10000, m=200 and as many steps as it takes (budget=inf)."""
+    """As many steps as it takes are the paper's."""
     for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
     full = datasets.load(arguments.string(asked.dataset, "dataset"))
@@ -271,7 +272,7 @@ class Fig5AirlineOptions(Fig5MnistOptions):
     cells=lambda asked: len(asked.methods),
 )
 def fig5_airline(asked: Fig5AirlineOptions, say: Say) -> Outcome:
-    """The paper's: n=2117068, n_test=10000, m=200, methods ep too, budget=inf; the data are the user's own file."""
+    """The paper has EP too; the data are the user's own file."""
     for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
     arguments.integer(asked.n_test, "n_test", at_least=1)
@@ -317,15 +318,13 @@ def _tell(say: Callable[[str], object], method: str, course: setting.Course) -> 
 
 
 def _notes(asked: Fig5MnistOptions, n: int, n_test: int, parts: Parts) -> list[str]:
-    m, n_steps, budget = asked.m, asked.n_steps, asked.budget
+    n_steps, budget = asked.n_steps, asked.budget
     notes = []
     if parts.y.size < n or parts.y_test.size < n_test:
         notes.append(
             f"{parts.y.size} of {n} training and {parts.y_test.size} of {n_test} test rows, fewer than the paper's: "
             f"-o n={n} -o n_test={n_test}"
         )
-    if m < 200:
-        notes.append(f"{m} inducing points per class, fewer than the paper's 200: -o m=200")
     length = f"{n_steps} mini-batches" + (f" or {budget:g} s of training" if np.isfinite(budget) else "")
     notes.append(f"runs end after {length}; those of the paper go on until nothing changes: -o n_steps, -o budget")
     return notes

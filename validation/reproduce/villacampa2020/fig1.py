@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from validation.jobs.each import each
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2020 import plots, setting, uci
 
 Array = NDArray[np.float64]
@@ -40,18 +40,18 @@ class Scores(NamedTuple):
 class Fig1Options:
     """Options of `fig1`."""
 
-    datasets: Sequence[str] = ("new_thyroid", "wine")
+    datasets: Sequence[str] = option(("new_thyroid", "wine"), uci.DATASETS, "data sets")
     methods: Sequence[str] = setting.METHODS
-    alphas: Sequence[float] = (0.0, 0.5, 1.0)
-    fractions: Sequence[float] = (0.05,)
-    n_run: int = 2
-    n_steps: int = 50
+    alphas: Sequence[float] = option((0.0, 0.5, 1.0), setting.ALPHAS, "alphas")
+    fractions: Sequence[float] = option((0.05,), uci.FRACTIONS, "shares of inducing points")
+    n_run: int = option(2, 20, "repetitions")
+    n_steps: int = option(50, 500, "steps")
     n_max: int = 1000
     optimizer: str = "adaptive"
     rate: float = 0.01
     damping: float = 0.5
     n_start: int = 60
-    budget: float = 5.0
+    budget: float = option(5.0, np.inf, setting.CUT)
     seed: int = 0
 
 
@@ -198,7 +198,7 @@ def decide(
     cells=lambda asked: len(asked.datasets) * len(asked.fractions),
 )
 def fig1(asked: Fig1Options, say: Say) -> Outcome:
-    """The paper's: all eight sets, alphas 0 to 1 by 0.1, fractions=[0.05, 0.1, 0.2], n_run=20, n_steps=500."""
+    """A setting is a data set, a share of inducing points and a repetition."""
     for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
     arguments.integer(asked.n_run, "n_run", at_least=1)
@@ -207,8 +207,7 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
     for name in asked.datasets:
         full = uci.load(name, asked.seed)
         data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
-        if data.n < full.n:
-            notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
+        notes += rows_taken(data, full, "n_max", name=name)
         for fraction in asked.fractions:
             same = {"data": data, "fraction": fraction, "asked": asked}
             calls = {f"{name}-{fraction:g}-{k}": {**same, "repetition": k} for k in range(asked.n_run)}
@@ -234,7 +233,8 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         for (name, fraction), every in results.items()
         for row in _scores(name, fraction, every, asked.methods, asked.alphas)
     ]
-    notes += reductions(asked)
+    notes += [setting.sweeps(asked.damping, asked.n_start), f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER]
+    notes.append("Fig. 1 and D.8 print no numbers")
     message: tuple[Table, ...] = ()
     if set(asked.methods) == set(setting.METHODS) and {0.0, 0.5, 1.0} <= set(asked.alphas) and len(settings) > 1:
         message = (
@@ -290,29 +290,6 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         ),
         tuple(dict.fromkeys(notes)),
     )
-
-
-def reductions(asked: Fig1Options) -> list[str]:
-    """What is less than in the paper, and how it differs."""
-    datasets, alphas, fractions = asked.datasets, asked.alphas, asked.fractions
-    n_run, n_steps, budget = asked.n_run, asked.n_steps, asked.budget
-    messages = []
-    if len(datasets) < len(uci.DATASETS):
-        messages.append(f"{len(datasets)} data sets of the paper's eight: -o 'datasets={json.dumps(uci.DATASETS)}'")
-    if len(alphas) < len(setting.ALPHAS):
-        messages.append(f"{len(alphas)} alphas of the paper's eleven, 0 to 1 by 0.1")
-    if len(fractions) < len(uci.FRACTIONS):
-        messages.append(
-            f"{len(fractions)} numbers of inducing points of the paper's three: -o 'fractions=[0.05, 0.1, 0.2]'"
-        )
-    if n_run < 20:
-        messages.append(f"{n_run} repetitions, fewer than the paper's 20: -o n_run=20")
-    if n_steps < 500:
-        messages.append(f"{n_steps} steps, fewer than the paper's 500: -o n_steps=500")
-    if np.isfinite(budget):
-        messages.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
-    messages.append(setting.sweeps(asked.damping, asked.n_start))
-    return [*messages, f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 1 and D.8 print no numbers"]
 
 
 def _scores(

@@ -50,6 +50,7 @@ _RESTARTS = 2
 # whole training and is of no use where the priors move next: it counts its steps anew before.
 _BEFORE_SEARCH = 39
 NONE = "none"  # stands in tables for what an energy without a finite optimum does not have
+CUT = "seconds after which a training is cut"
 LIMIT = "alpha = 0 is the limit itself, which is VB for all four methods; the paper takes a small alpha, not printed"
 OPTIMISER = (
     "q and priors take turns, a sweep of power EP or a natural-gradient step and an adaptive-rate step; the paper does "

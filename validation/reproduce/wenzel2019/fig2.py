@@ -18,6 +18,7 @@ from validation.reproduce import decisions
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.protocols import scores
 from validation.reproduce.wenzel2019.table1 import METHODS, binary, smaller
 
@@ -171,7 +172,7 @@ class Fig2Options:
     datasets: Sequence[str] = FIRST
     m: int = 100
     n_max: int = 10_000
-    n_run: int = 3
+    n_run: int = option(3, 10, "folds")
     batch_size: int = 100
     seed: int = 0
 
@@ -198,8 +199,7 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
         data, how = binary(full)
         data = smaller(data, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         notes += [how] if how else []
-        if data.n < full.n:
-            notes.append(f"{name}: {data.n} of {full.n} rows, below the paper's")
+        notes += rows_taken(data, full, "n_max", name=name)
         value[name] = {method: [] for method in METHODS}
         for k, split in zip(range(asked.n_run), kfold(data, 10, asked.seed), strict=False):
             X, X_test = standardise(data.X[split.train], data.X[split.test])
@@ -229,8 +229,6 @@ def fig2(asked: Fig2Options, say: Say) -> Outcome:
     message: tuple[Table, ...] = ()
     if asked.n_run > 1 and set(FIRST) < value.keys():
         message = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
-    if asked.n_run < 10:
-        notes.append(f"{asked.n_run} folds of the paper's ten")
     notes.append("SUSY, the third set of Fig. 2, has no copy at hand")
     notes.append("all three in one language and on one core; the paper's are in Julia, TensorFlow and R")
     return Outcome(

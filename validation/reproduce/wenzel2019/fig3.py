@@ -15,6 +15,7 @@ from validation.reproduce import decisions
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
+from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.protocols import Curve, inducing_point_study
 from validation.reproduce.wenzel2019.table1 import METHODS, READINGS, binary, smaller
 
@@ -79,7 +80,7 @@ class Fig3Options:
     methods: Sequence[str] = METHODS
     m: Sequence[int] = (16, 32, 64, 128)
     n_max: int = 20_000
-    n_run: int = 1
+    n_run: int = option(1, _FOLDS, "folds")
     batch_size: int = 100
     two_classes: str = "most frequent"
     seed: int = 0
@@ -94,10 +95,7 @@ class Fig3Options:
     cells=lambda asked: len(asked.methods) * len(asked.m) * asked.n_run,
 )
 def fig3(asked: Fig3Options, say: Say) -> Outcome:
-    """Training runs of each method and number of inducing points on each fold, scored along the way.
-
-    The paper's: n_max=58000, n_run=10.
-    """
+    """Training runs of each method and number of inducing points on each fold, scored along the way."""
     for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
     full = datasets.load(arguments.string(asked.dataset, "dataset"))
@@ -144,13 +142,10 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
             )
         pictures.append(Picture(f"{method} on {asked.dataset}", tuple(f"m = {size}" for size in asked.m), panels))
     notes = [how] if how else []
-    if data.n < full.n:
-        notes.append(f"{data.n} of {full.n} rows, fewer than the paper's")
+    notes += rows_taken(data, full, "n_max")
     message: tuple[Table, ...] = ()
     if set(asked.methods) == set(METHODS) and 32 in asked.m and len(asked.m) > 2:
         message = (decisions.table(decide(result), "What section 5.3 says of the curves"),)
-    if len(folds) < _FOLDS:
-        notes.append(f"{len(folds)} of the {_FOLDS} folds: -o n_run={_FOLDS}")
     notes.append("hyper-parameters are learned along the way from the training rows")
     return Outcome(
         {
