@@ -99,6 +99,12 @@ _COMMUTE = frozenset(
 # steps of an iteration, from which on one more or less is patience
 _LONG = 20
 
+# arguments that say when a search is given up which its own rule has not ended
+_GIVING_UP = frozenset({"max_iterations", "maxiter", "maxfun"})
+
+# Gauss's rules, whose nodes are as many as rounding needs, and then some
+_RULES = re.compile(r"(leg|herm|lag)gauss|roots_\w+")
+
 # a whole number that counts by its magnitude: who mistakes it is not wrong by one
 _LARGE = 100
 
@@ -112,6 +118,7 @@ class Source:
     def __init__(self, text: str) -> None:
         self.data = text.encode("utf-8")
         self.tree = ast.parse(text)
+        self.limits, self.patience = _uses(self.tree)
         self._starts = [0]
         for line in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -135,6 +142,24 @@ class Source:
         return (self.data[: change.start] + change.text.encode("utf-8") + self.data[change.end :]).decode("utf-8")
 
 
+def _uses(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
+    """Constants of a module that are only compared with, and those that only say when an iteration is given up."""
+    parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    compared: dict[str, bool] = {}
+    patient: dict[str, bool] = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+            continue
+        above = parents[id(node)]
+        compared[node.id] = compared.get(node.id, True) and isinstance(above, ast.Compare)
+        loop = parents.get(id(above))
+        gives_up = isinstance(loop, ast.For) and loop.iter is above and _ends_by_itself(loop)
+        gives_up = gives_up or (isinstance(above, ast.keyword) and above.arg in _GIVING_UP)
+        patient[node.id] = patient.get(node.id, True) and gives_up
+    limits, patience = (frozenset(name for name in table if table[name]) for table in (compared, patient))
+    return limits, patience
+
+
 def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozenset()) -> list[Change]:
     """All changes of one statement: of its own expressions, not of the statements in its body.
 
@@ -149,9 +174,24 @@ def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozens
     list of Change, in the order of the text, without repetition
     """
     results = [*_of_statement(source, statement, known)]
+    named = _named(statement)
+    if named in source.patience:
+        return sorted(set(results))
     for expression in own_expressions(statement):
-        results += _of_expression(source, expression)
+        limit = named in source.limits and isinstance(expression, ast.Constant)
+        results += _of_expression(source, expression, limit=limit)
     return sorted(set(results))
+
+
+def _named(statement: ast.stmt) -> str:
+    """The one name that a statement gives a long number, or any real one; "" if it does something else."""
+    if not (
+        isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.value, ast.Constant)
+    ):
+        return ""
+    target, value = statement.targets[0], statement.value.value
+    long = isinstance(value, float) or (isinstance(value, int) and value >= _LONG)
+    return target.id if isinstance(target, ast.Name) and long else ""
 
 
 def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -177,12 +217,19 @@ def _patience(loop: ast.For) -> bool:
 
     Such a number says when an iteration is given up that its own rule has not ended; the rule and the steps are drawn.
     """
-    ends = isinstance(loop.target, ast.Name) and loop.target.id == "_" and _leaves(loop.body)
     call = loop.iter
     return (
-        ends and isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and len(call.args) == 1
-        and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, int)
-        and call.args[0].value >= _LONG
+        _ends_by_itself(loop) and isinstance(call, ast.Call) and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, int) and call.args[0].value >= _LONG
+    )  # fmt: skip
+
+
+def _ends_by_itself(loop: ast.For) -> bool:
+    """Whether a loop makes at most so many steps that nobody counts, and can end before."""
+    call = loop.iter
+    return (
+        isinstance(loop.target, ast.Name) and loop.target.id == "_" and _leaves(loop.body)
+        and isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and len(call.args) == 1
     )  # fmt: skip
 
 
@@ -220,15 +267,16 @@ def _only_effect(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
 
-def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
+def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> Iterator[Change]:
+    """limit: the root is a number with which something is compared elsewhere."""
     tolerances = {
         id(entry)
         for node in ast.walk(root)
-        if isinstance(node, ast.Compare)
+        if isinstance(node, ast.Compare) or limit
         for entry in ast.walk(node)
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
-    even, held = _seen_without_sign(root), _without_effect(root)
+    even, held, nodes = _seen_without_sign(root), _without_effect(root), _nodes(root)
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
             # the square and the size of a difference do not know which operand came first
@@ -249,7 +297,9 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
         elif isinstance(node, ast.Constant):
             # rounding is told from the rest by orders of magnitude: a limit twice as large does so as well
             doubled = id(node) in tolerances
-            if id(node) not in held:
+            if id(node) in nodes:
+                yield Change(*source.span(node), str(nodes[id(node)] // 2), "constant")
+            elif id(node) not in held:
                 yield from (entry for entry in _of_constant(source, node) if not doubled or entry.text.startswith("-"))
         elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
@@ -290,6 +340,18 @@ def _without_effect(root: ast.expr) -> set[int]:
             held |= {id(argument) for argument in node.args}
         held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
     return held
+
+
+def _nodes(root: ast.expr) -> dict[int, int]:
+    """Numbers of nodes of Gauss's rules: one more or less is below rounding, half of them is a mistake."""
+    calls = [node for node in ast.walk(root) if isinstance(node, ast.Call)]
+    return {
+        id(entry): entry.value
+        for call in calls
+        if _RULES.fullmatch(ast.unparse(call.func).rpartition(".")[2])
+        for entry in call.args
+        if isinstance(entry, ast.Constant) and isinstance(entry.value, int)
+    }
 
 
 def _commute(name: str, node: ast.Call, first: ast.expr, second: ast.expr) -> bool:

@@ -119,6 +119,13 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ('x = np.einsum("tn,tn->t", a, b)', 'x = np.einsum("tn,tn->t", b, a)'),
         ("x = np.clip(a, b, c)", "x = np.clip(b, a, c)"),
         ("x = np.asarray(x, dtype=float)", "pass"),
+        (
+            "nodes, weights = np.polynomial.legendre.leggauss(24)",
+            "nodes, weights = np.polynomial.legendre.leggauss(25)",
+        ),
+        ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = 2e-08\nif x > LIMIT: pass"),
+        ("MOST = 50\nfor _ in range(MOST):\n    break", "MOST = 51\nfor _ in range(MOST):\n    break"),
+        ("MOST = 50\nx = search(y, max_iterations=MOST)", "MOST = 51\nx = search(y, max_iterations=MOST)"),
     ],
 )
 def test_what_changes_no_number_is_not_drawn(text, other):
@@ -131,6 +138,12 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ('x = np.einsum("tn,nm->tm", a, b)', 'x = np.einsum("tn,nm->tm", b, a)'),
         ("x = np.clip(a, b, c)", "x = np.clip(a, c, b)"),
         ("x = a.reshape(r, 2)", "x = a.reshape(r, 3)"),
+        ("x, w = leggauss(24)", "x, w = leggauss(12)"),
+        ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = -1e-08\nif x > LIMIT: pass"),
+        ("LIMIT = 1e-8\nif x > LIMIT: y = LIMIT", "LIMIT = 2e-08\nif x > LIMIT: y = LIMIT"),
+        ("LIMIT = 1e-3\nif x > LIMIT: pass", "LIMIT = 0.002\nif x > LIMIT: pass"),
+        ("MOST = 50\nfor _ in range(MOST):\n    pass", "MOST = 51\nfor _ in range(MOST):\n    pass"),
+        ("MOST = 5\nfor _ in range(MOST):\n    break", "MOST = 6\nfor _ in range(MOST):\n    break"),
     ):
         source = Source(text)
         assert other in {source.changed(change) for change in changes(source, source.tree.body[0])}
