@@ -119,6 +119,7 @@ class Source:
         self.data = text.encode("utf-8")
         self.tree = ast.parse(text)
         self.limits, self.patience = _uses(self.tree)
+        self.rising = _rising(self.tree)
         self._starts = [0]
         for line in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -158,6 +159,44 @@ def _uses(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
         patient[node.id] = patient.get(node.id, True) and gives_up
     limits, patience = (frozenset(name for name in table if table[name]) for table in (compared, patient))
     return limits, patience
+
+
+def _rising(tree: ast.Module) -> frozenset[int]:
+    """Numbers at which a running maximum of sizes begins: from below zero it comes to the same."""
+    begun: set[int] = set()
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        starts: dict[str, list[ast.Constant]] = {}
+        later: dict[str, bool] = {}
+        for node in ast.walk(function):
+            for name, value in _given(node):
+                if isinstance(value, ast.Constant) and isinstance(value.value, float) and value.value >= 0.0:
+                    starts.setdefault(name, []).append(value)
+                else:
+                    later[name] = later.get(name, True) and _larger_of(name, value)
+        begun |= {id(value) for name, values in starts.items() if later.get(name) for value in values}
+    return frozenset(begun)
+
+
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Names that a statement gives a value, one by one."""
+    if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
+        return
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for one, of_it in zip(target.elts, value.elts, strict=True):
+            if isinstance(one, ast.Name):
+                yield one.id, of_it
+
+
+def _larger_of(name: str, value: ast.expr) -> bool:
+    """Whether a value is the larger one of a name's and others."""
+    return (
+        isinstance(value, ast.Call)
+        and ast.unparse(value.func) in ("max", "np.maximum")
+        and name in [ast.unparse(entry) for entry in value.args]
+    )
 
 
 def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozenset()) -> list[Change]:
@@ -276,7 +315,7 @@ def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> It
         for entry in ast.walk(node)
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
-    even, held, nodes = _seen_without_sign(root), _without_effect(root), _nodes(root)
+    even, held, nodes, mirrored = _seen_without_sign(root), _without_effect(root), _nodes(root), _mirrored(root)
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
             # the square and the size of a difference do not know which operand came first
@@ -292,7 +331,7 @@ def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> It
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
             kind = "sign" if isinstance(node.op, ast.USub) else "condition"
             yield Change(*source.span(node), f"({source.text(node.operand)})", kind)
-        elif isinstance(node, ast.IfExp):
+        elif isinstance(node, ast.IfExp) and not _only_words(node):
             yield Change(*source.span(node.test), f"(not ({source.text(node.test)}))", "condition")
         elif isinstance(node, ast.Constant):
             # rounding is told from the rest by orders of magnitude: a limit twice as large does so as well
@@ -300,8 +339,12 @@ def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> It
             if id(node) in nodes:
                 yield Change(*source.span(node), str(nodes[id(node)] // 2), "constant")
             elif id(node) not in held:
-                yield from (entry for entry in _of_constant(source, node) if not doubled or entry.text.startswith("-"))
-        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+                rises = id(node) in source.rising
+                for entry in _of_constant(source, node):
+                    below = entry.text.startswith("-")
+                    if not (rises if below else doubled):
+                        yield entry
+        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and id(node) not in mirrored:
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
         elif isinstance(node, ast.Call):
             yield from _of_call(source, node)
@@ -340,6 +383,28 @@ def _without_effect(root: ast.expr) -> set[int]:
             held |= {id(argument) for argument in node.args}
         held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
     return held
+
+
+def _mirrored(root: ast.expr) -> set[int]:
+    """Transposes in the mean of a matrix and its transpose, which takes the rounding out of a symmetric one."""
+    means = [node for node in ast.walk(root) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)]
+    sums = [
+        node.right for node in means
+        if isinstance(node.left, ast.Constant) and node.left.value == 0.5
+        and isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Add)
+    ]  # fmt: skip
+    return {
+        id(entry.right) for entry in sums
+        if isinstance(entry.right, ast.Attribute) and entry.right.attr in ("T", "mT")
+        and ast.unparse(entry.right.value) == ast.unparse(entry.left)
+    }  # fmt: skip
+
+
+def _only_words(node: ast.IfExp) -> bool:
+    """Whether a choice is between a part of a message and none."""
+    branches = (node.body, node.orelse)
+    texts = [isinstance(entry, ast.JoinedStr) or isinstance(getattr(entry, "value", None), str) for entry in branches]
+    return all(texts) and any(isinstance(entry, ast.JoinedStr) or entry.value == "" for entry in branches)  # type: ignore[attr-defined]
 
 
 def _nodes(root: ast.expr) -> dict[int, int]:

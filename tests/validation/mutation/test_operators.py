@@ -123,6 +123,8 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
             "nodes, weights = np.polynomial.legendre.leggauss(24)",
             "nodes, weights = np.polynomial.legendre.leggauss(25)",
         ),
+        ("x = 0.5 * (A + A.T)", "x = 0.5 * (A + (A))"),
+        ("x = f'{a}: ' if a else ''", "x = f'{a}: ' if (not (a)) else ''"),
         ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = 2e-08\nif x > LIMIT: pass"),
         ("MOST = 50\nfor _ in range(MOST):\n    break", "MOST = 51\nfor _ in range(MOST):\n    break"),
         ("MOST = 50\nx = search(y, max_iterations=MOST)", "MOST = 51\nx = search(y, max_iterations=MOST)"),
@@ -139,6 +141,9 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("x = np.clip(a, b, c)", "x = np.clip(a, c, b)"),
         ("x = a.reshape(r, 2)", "x = a.reshape(r, 3)"),
         ("x, w = leggauss(24)", "x, w = leggauss(12)"),
+        ("x = 0.5 * (A + B.T)", "x = 0.5 * (A + (B))"),
+        ("x = A + A.T", "x = A + (A)"),
+        ("x = 'L' if a else 'U'", "x = 'L' if (not (a)) else 'U'"),
         ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = -1e-08\nif x > LIMIT: pass"),
         ("LIMIT = 1e-8\nif x > LIMIT: y = LIMIT", "LIMIT = 2e-08\nif x > LIMIT: y = LIMIT"),
         ("LIMIT = 1e-3\nif x > LIMIT: pass", "LIMIT = 0.002\nif x > LIMIT: pass"),
@@ -147,6 +152,19 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
     ):
         source = Source(text)
         assert other in {source.changed(change) for change in changes(source, source.tree.body[0])}
+
+
+def test_a_running_maximum_of_sizes_may_begin_below_zero():
+    def drawn(begins: str, later: str) -> set[str]:
+        source = Source(f"def f(a):\n    {begins}\n    for x in a:\n        {later}\n    return worst\n")
+        return {
+            change.text for change in changes(source, source.tree.body[0].body[0], frozenset()) if "0" in change.text
+        }
+
+    assert drawn("worst = 0.0", "worst = max(worst, x)") == {"1.0"}
+    assert drawn("worst, at = 0.0, 5", "worst = np.maximum(x, worst)") == {"1.0"}
+    assert drawn("worst = 0.0", "worst = worst + x") == {"1.0", "-1.0"}
+    assert drawn("worst = 0.0", "worst = max(other, x)") == {"1.0", "-1.0"}
 
 
 def test_every_change_of_every_statement_gives_a_program_that_is_another():
