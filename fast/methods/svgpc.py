@@ -23,10 +23,10 @@ from fast.core.options import Accelerated, Blocks, Iteration, Search, Storage, W
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, moved
-from fast.likelihood.probit import LinkMoments, class_probabilities, expected_log_probit
+from fast.likelihood.probit import LinkMoments, expected_log_probit
 from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned, WarmSearch, starting
-from fast.one_latent.predict import full_latent, sparse_latent
+from fast.one_latent.predict import ProbitPrediction, full_latent, probit_prediction, sparse_latent
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import SitePosterior, condition, kl_from_sites
@@ -71,16 +71,6 @@ class SVGPCPosterior(SitedPosterior):
     def latent_mean(self) -> FloatArray:
         """Mean of q(f_i): (n,)."""
         return self.sites.proj_mean
-
-
-@dataclass(frozen=True, eq=False)
-class ProbitPrediction:
-    """Predictions at t test points."""
-
-    latent_mean: FloatArray  # (t,)
-    latent_var: FloatArray  # (t,), noise included
-    probabilities: FloatArray  # (t, 2), rows sum to 1
-    probability_mass: FloatArray  # (t,), their sum before normalising
 
 
 def bound(link: LinkMoments, posterior: SitePosterior, site_precision: FloatArray) -> float:
@@ -220,18 +210,6 @@ def predict_sites(
     else:
         mean, var = sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, sites.factor, sites.weights, block_size)
     return probit_prediction(mean, var)
-
-
-def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> ProbitPrediction:
-    """Class probabilities at latent moments. Time O(t).
-
-    Parameters
-    ----------
-    latent_mean, latent_var : (t,)
-    """
-    probabilities = class_probabilities(latent_mean, latent_var)
-    mass = probabilities.sum(axis=1)
-    return ProbitPrediction(latent_mean, latent_var, probabilities / mass[:, None], mass)
 
 
 @Blocks.checks

@@ -15,11 +15,10 @@ from fast.core.options import Blocks
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, expected_log_probit
-from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.x_gpc_svi import SVIPosterior, ended
 from fast.one_latent.beginning import NaturalSteps, batches_of, beginning
 from fast.one_latent.bound import kl_whitened
-from fast.one_latent.predict import LatentMoments, sparse_latent
+from fast.one_latent.predict import LatentMoments, ProbitPrediction, probit_prediction, sparse_latent
 from fast.one_latent.stochastic import Sites, State, run_steps
 
 

@@ -1,7 +1,8 @@
-"""Latent moments at test points by triangular solves. wenzel2019 (13)."""
+"""Latent moments at test points by triangular solves, class probabilities there by link. wenzel2019 (13), (14)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from fast.core.linalg import solve_rows, squared_norms
 from fast.core.types import FloatArray
 from fast.kernel.kernels import matern, se_ard
 from fast.ledger import equation
+from fast.likelihood.probit import class_probabilities
 from fast.likelihood.quadrature import QUADRATURE_ERROR, log_class_probabilities
 from fast.one_latent.prior import whiten
 
@@ -25,6 +27,16 @@ class Prediction(NamedTuple):
     probabilities: FloatArray  # (t, 2), rows sum to 1
     probability_mass: FloatArray  # (t,), their sum before normalising
     quadrature_error: float  # stated bound on the error of each probability, relative and absolute
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitPrediction:
+    """Predictions at t test points with the probit link, whose probabilities are in closed form."""
+
+    latent_mean: FloatArray  # (t,)
+    latent_var: FloatArray  # (t,), noise included
+    probabilities: FloatArray  # (t, 2), rows sum to 1
+    probability_mass: FloatArray  # (t,), their sum before normalising
 
 
 class LatentMoments(NamedTuple):
@@ -125,3 +137,15 @@ def logit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Predict
             f"probability_mass: found {shown(mass[np.argmax(np.abs(mass - 1.0))])}, expected 1 within {error:.1g}"
         )
     return Prediction(latent_mean, latent_var, probabilities / mass[:, None], mass, error)
+
+
+def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> ProbitPrediction:
+    """P(y = 1) = Phi(m / sqrt(1 + v)) at latent moments. Time O(t).
+
+    Parameters
+    ----------
+    latent_mean, latent_var : (t,)
+    """
+    probabilities = class_probabilities(latent_mean, latent_var)
+    mass = probabilities.sum(axis=1)
+    return ProbitPrediction(latent_mean, latent_var, probabilities / mass[:, None], mass)
