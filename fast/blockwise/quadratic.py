@@ -33,9 +33,9 @@ from fast.core.values import Prior, checked_hyper
 from fast.kernel.kernels import gram
 from fast.likelihood.polya_gamma import log_cosh, pg_mean, update_local
 from fast.likelihood.quadratic_bounds import Quadratic
-from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.vi_jj import Bound
-from fast.one_latent.predict import Prediction, logit_prediction, sparse_latent
+from fast.one_latent.links import link_of
+from fast.one_latent.predict import Prediction, ProbitPrediction, sparse_latent
 from fast.one_latent.prior import Whitened, whiten
 from fast.one_latent.quadratic_sweep import Collapsed, LocalQuadratic, block_moments, factored, optimum
 from fast.one_latent.quadratic_sweep import Factored as Given
@@ -354,4 +354,4 @@ def _predict(posterior: BlockwisePosterior, leaf: Leaf) -> Prediction | ProbitPr
     mean, var = sparse_latent(
         block, points.Z, points.hyper, points.chol_K, posterior.end.factor, posterior.end.weights, _TILE
     )
-    return logit_prediction(mean, var) if posterior.likelihood == "logit" else probit_prediction(mean, var)
+    return link_of(posterior.likelihood).prediction(mean, var)

@@ -27,11 +27,11 @@ from fast.blockwise.quadratic import (
 )
 from fast.blockwise.rows import Rows
 from fast.blockwise.tree import Most
-from fast.core import inputs
 from fast.core.types import FloatArray
 from fast.core.values import Prior
-from fast.likelihood.quadratic_bounds import LINKS, taylor
+from fast.likelihood.quadratic_bounds import taylor
 from fast.methods.vi_taylor import Objective, Position, newton
+from fast.one_latent.links import link_of
 from fast.one_latent.quadratic_sweep import Collapsed, optimum
 
 
@@ -61,11 +61,11 @@ def leaf_sums(leaf_data: Seen, state: State) -> tuple[FloatArray, FloatArray, Fl
     leaf_data    the leaf
     state        p
     """
-    m = state.weights.size
+    m, log_likelihood = state.weights.size, link_of(state.link).log_likelihood
     B, natural, constant = np.zeros((m, m), order="F"), np.zeros(m), 0.0
     for start, stop, part in leaf_data.tiles():
         xi = part.rows @ state.weights
-        quadratic = taylor(leaf_data.y_sign[start:stop], xi, LINKS[state.link])
+        quadratic = taylor(leaf_data.y_sign[start:stop], xi, log_likelihood)
         constant += float(quadratic.constant.sum()) - 0.5 * float(quadratic.precision @ part.cond_var)
         natural += quadratic.shift @ part.rows
         scaled = part.rows * np.sqrt(quadratic.precision)[:, None]
@@ -81,10 +81,10 @@ def leaf_height(leaf_data: Seen, state: State) -> tuple[FloatArray, Most]:
     leaf_data    the leaf
     state        p, and a direction
     """
-    total, longest = 0.0, 0.0
+    total, longest, log_likelihood = 0.0, 0.0, link_of(state.link).log_likelihood
     for start, stop, part in leaf_data.tiles():
         mean, move = part.rows @ state.weights, part.rows @ state.turn
-        total += float(LINKS[state.link](leaf_data.y_sign[start:stop], mean).value.sum())
+        total += float(log_likelihood(leaf_data.y_sign[start:stop], mean).value.sum())
         longest = max(longest, float(np.abs(move / np.sqrt(1.0 + mean * mean)).max()))
     return np.array([total]), Most(longest)
 
@@ -108,7 +108,7 @@ def fit(
     rows : Rows         from `fast.blockwise.rows.rows_of`, labels 0 and 1
     prior : Prior       of one latent function, with inducing points
     options             how to iterate; the callback is called with (step, Psi, nan)
-    likelihood : str    "logit" or "probit"
+    likelihood : str    a name in `fast.one_latent.links.LINKS`
     client              a dask.distributed.Client; None: this process. The digits are the same
     checkpoint : path   folder where sums of sweeps are kept, from which the same call goes on; None: nowhere
 
@@ -119,7 +119,7 @@ def fit(
     ClusterLostError            the scheduler is lost
     OSError                     no room for a checkpoint
     """
-    inputs.one_of("likelihood", likelihood, tuple(LINKS))
+    link_of(likelihood)  # an unknown one is refused here, not by a worker
     tolerance, most = checked_options(options)
     points = inducing(prior, rows.d)
     zero = np.zeros(points.Z.shape[0])

@@ -154,9 +154,6 @@ def probit(y_sign: FloatArray, latent_values: FloatArray) -> Expansion:
     return Expansion(log_ndtr(z), y_sign * ratio, -ratio * excess)
 
 
-LINKS: dict[str, LogLikelihood] = {"logit": logistic, "probit": probit}
-
-
 @equation("izmailov2016", "16", "u4.2-Psi", "u4.2-phi", "u4.2-v")
 def taylor(y_sign: FloatArray, xi: FloatArray, log_likelihood: LogLikelihood = logistic) -> Quadratic:
     """Second-order expansion of log p(y | f) at xi, in powers of f: izmailov2016 (16). No bound.

@@ -52,15 +52,3 @@ def probit_third(y_sign: FloatArray, latent_values: FloatArray) -> FloatArray:
         apart = (x + 3.0 * t_3 - 2.0 * t_4) / ((x + t_3) * (x + t_4))
         third[left] = (x + t_1) * t_1 * t_1 * t_2 * apart
     return y_sign * third
-
-
-def third_derivative(likelihood: str, y_sign: FloatArray, latent_values: FloatArray) -> FloatArray:
-    """d^3 log p(y|f)/df^3: (b,).
-
-    Parameters
-    ----------
-    likelihood : str        "logit" or "probit"
-    y_sign : (b,)           -1, +1
-    latent_values : (b,)    f
-    """
-    return logit_third(latent_values) if likelihood == "logit" else probit_third(y_sign, latent_values)

@@ -16,12 +16,11 @@ from fast.core.options import Blocks, Iteration, Link, Search, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_binary, moved
-from fast.likelihood.quadratic_bounds import LINKS
-from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.one_latent.laplace import LaplacePosterior, gaussian_at, total_gradients
 from fast.one_latent.learning import Learned, WarmSearch, starting
+from fast.one_latent.links import link_of
 from fast.one_latent.mode import find_mode
-from fast.one_latent.predict import Prediction, full_latent, logit_prediction
+from fast.one_latent.predict import Prediction, ProbitPrediction, full_latent
 from fast.one_latent.prior import FullPrior
 
 
@@ -68,8 +67,8 @@ def converge(
     start : (n,)     weights a, f = K a, to start from; default zero
     """
     mode = find_mode(
-        prior, LINKS[options.likelihood], tolerance=options.tolerance, max_iterations=options.max_iterations,
-        start=start, callback=options.callback,
+        prior, link_of(options.likelihood).log_likelihood, tolerance=options.tolerance,
+        max_iterations=options.max_iterations, start=start, callback=options.callback,
     )  # fmt: skip
     return gaussian_at(prior, options.likelihood, mode)
 
@@ -114,7 +113,7 @@ def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096)
     X_test = inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
     weights = posterior.mode.terms.derivative
     moments = full_latent(X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, weights, block_size)
-    return logit_prediction(*moments) if posterior.likelihood == "logit" else probit_prediction(*moments)
+    return link_of(posterior.likelihood).prediction(*moments)
 
 
 @takes_values

@@ -27,15 +27,14 @@ from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_hyper, moved
 from fast.ledger import equation
-from fast.likelihood.logit import expected_log_logit
-from fast.likelihood.probit import expected_log_probit
 from fast.methods import svgpc
-from fast.methods.svgpc import ProbitPrediction, SVGPCLearning, SVGPCOptions, SVGPCPosterior, probit_prediction
+from fast.methods.svgpc import SVGPCLearning, SVGPCOptions, SVGPCPosterior
 from fast.methods.x_gpc import prepare
 from fast.one_latent.beginning import batches_of, steps_of
 from fast.one_latent.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
 from fast.one_latent.learning import Learned
-from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.one_latent.links import link_of
+from fast.one_latent.predict import Prediction, ProbitPrediction, full_latent, sparse_latent
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.quadratic_search import checked_learn
 from fast.one_latent.stochastic import Kernel
@@ -43,8 +42,6 @@ from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
 from fast.solve.adam import Packing
 from fast.solve.lbfgs import Limits, Place, Search
 from fast.solve.minibatch import Batch
-
-EXPECTED: dict[str, Expected] = {"logit": expected_log_logit, "probit": expected_log_probit}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +100,7 @@ class SVIRun:
 
 
 def _expected(likelihood: str) -> Expected:
-    return EXPECTED[likelihood]
+    return link_of(likelihood).expected
 
 
 class _Vector:
@@ -293,10 +290,6 @@ def gradients(posterior: SVGPCPosterior) -> Gradients:
     return svgpc.gradients(posterior)
 
 
-def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction | ProbitPrediction:
-    return logit_prediction(mean, var) if likelihood == "logit" else probit_prediction(mean, var)
-
-
 @_Predicting.checks
 def predict(
     posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
@@ -307,7 +300,7 @@ def predict(
     ----------
     posterior            from `fit`
     X_test : (t, d)      t may be 0
-    likelihood : str     "logit" or "probit"
+    likelihood : str     that of the fit
     block_size : int     test points at a time
     """
     prior, sites = posterior.prior, posterior.sites
@@ -318,7 +311,7 @@ def predict(
         )
     else:
         result = sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, sites.factor, sites.weights, block_size)
-    return _predicted(likelihood, *result)
+    return link_of(likelihood).prediction(*result)
 
 
 @Blocks.checks
@@ -356,7 +349,7 @@ def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Predicti
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return _predicted(run.likelihood, *latent(run, X_test, block_size=block_size))
+    return link_of(run.likelihood).prediction(*latent(run, X_test, block_size=block_size))
 
 
 @Blocks.checks

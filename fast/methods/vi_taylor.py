@@ -25,10 +25,10 @@ from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.ledger import equation
-from fast.likelihood.quadratic_bounds import LINKS, LogLikelihood, Quadratic, taylor
-from fast.methods.svgpc import ProbitPrediction, probit_prediction
+from fast.likelihood.quadratic_bounds import LogLikelihood, Quadratic, taylor
 from fast.methods.vi_jj import latent
-from fast.one_latent.predict import Prediction, logit_prediction
+from fast.one_latent.links import link_of
+from fast.one_latent.predict import Prediction, ProbitPrediction
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.quadratic_search import (
     Alternation,
@@ -203,7 +203,7 @@ def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPo
     """
     chosen = checked_learn(options.learn)
     prepared = prepare(data, prior, options)
-    expansion = Expanded(LINKS[options.likelihood])
+    expansion = Expanded(link_of(options.likelihood).log_likelihood)
     learning: Learning | None = None
     start: FloatArray | None = None
     if chosen:
@@ -257,7 +257,7 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
     posterior    from `fit`
     """
     value = posterior.evaluation
-    local_quadratic = Expanded(LINKS[posterior.likelihood])
+    local_quadratic = Expanded(link_of(posterior.likelihood).log_likelihood)
     return gradients_at(posterior.prior, local_quadratic, posterior.xi, value.factor, value.weights)
 
 
@@ -272,4 +272,4 @@ def predict(posterior: TaylorPosterior, X_test: Any, *, block_size: int = 4096) 
     block_size : int     test points at a time
     """
     moments = latent(posterior, X_test, block_size=block_size)
-    return logit_prediction(*moments) if posterior.likelihood == "logit" else probit_prediction(*moments)
+    return link_of(posterior.likelihood).prediction(*moments)

@@ -18,7 +18,7 @@ from fast.core.linalg import solve_rows
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.kernel.kernels import entries_vjp
-from fast.likelihood.third_derivatives import third_derivative
+from fast.one_latent.links import link_of
 from fast.one_latent.mode import Mode, damped
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients
@@ -88,7 +88,7 @@ def gaussian_at(prior: FullPrior, likelihood: str, mode: Mode) -> LaplacePosteri
     Parameters
     ----------
     prior               the training data
-    likelihood : str    "logit" or "probit"
+    likelihood : str    a name in `fast.one_latent.links.LINKS`
     mode                from `fast.one_latent.mode.find_mode`
     """
     precision = -mode.terms.curvature
@@ -110,7 +110,8 @@ def total_gradients(posterior: LaplacePosterior) -> Gradients:
     prior, mode, W = posterior.prior, posterior.mode, posterior.site_precision
     derivative = mode.terms.derivative  # K^-1 f to the accuracy of f; weights have an error of f times K^-1
     held = full_site_gradients(prior, posterior.sites.factor, derivative, W)
-    by_mode = 0.5 * posterior.latent_var * third_derivative(posterior.likelihood, prior.y_sign, mode.latent)
+    third_derivative = link_of(posterior.likelihood).third_derivative
+    by_mode = 0.5 * posterior.latent_var * third_derivative(prior.y_sign, mode.latent)
     by_mode -= damped(mode.factor, W, prior.K @ by_mode)
     by_variance, by_length = held.variance, held.lengthscales.copy()
     for start, stop in block_edges(by_mode.size, prior.block_size):

@@ -98,7 +98,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.likelihood.third_derivatives import third_derivative
+    from fast.one_latent.links import link_of
 
     f = np.array([-1e3, -30.0, -8.0, -4.5, -4.001, -3.999, -1.0, 0.0, 0.7, 3.0, 6.0])
     # Φ(z) is exp(-z²/2) times the integral of exp(zt - t²/2) over t > 0: its logarithm's derivatives are cumulants
@@ -110,14 +110,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     third = (weight * (t - mean[:, None]) ** 3).sum(axis=1)
     p = expit(f)
     for sign in (1.0, -1.0):
-        result = third_derivative("probit", np.full(f.size, sign), sign * f)
+        result = link_of("probit").third_derivative(np.full(f.size, sign), sign * f)
         # far right the cumulant is what is left of a mean of six: its terms have rounding of 1e-16 times 6³
         gap = np.abs(sign * result - third) / np.where(f > 2.0, 1e-3, np.abs(third))
         yield Compared(float(gap.max()), 1e-9, f"probit, y = {sign:+g}: third cumulants of a cut-off normal", "fast",
                        "definition", "relative difference")  # fmt: skip
         wanted = -sign * p * (1.0 - p) * (1.0 - 2.0 * p)
-        yield _near(third_derivative("logit", np.full(f.size, sign), sign * f), wanted, 1e-13,
-                    f"logit, y = {sign:+g}: products of its probabilities", "fast")  # fmt: skip
+        result = link_of("logit").third_derivative(np.full(f.size, sign), sign * f)
+        yield _near(result, wanted, 1e-13, f"logit, y = {sign:+g}: products of its probabilities", "fast")
 
 
 @check(

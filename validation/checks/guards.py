@@ -127,6 +127,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.core.values import Data, Prior
     from fast.methods import vi_taylor
+    from fast.one_latent.links import link_of
     from reference.izmailov2016 import _prior, algorithm1, fit
 
     asked = tiny("logit")
@@ -161,7 +162,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         Prior(asked.variance[0], asked.lengthscales[0], asked.noise[0], asked.jitter[0], asked.Z[0]),
         vi_taylor.DEFAULTS,
     )
-    expansion = vi_taylor.Expanded(vi_taylor.LINKS["logit"])
+    expansion = vi_taylor.Expanded(link_of("logit").log_likelihood)
     whole_mean, heights, *_ = vi_taylor._newton(prepared, expansion, None, 1e-9, 1, None)
     refusing = vi_taylor.Expanded(_Refusing(expansion.log_likelihood, _TIMES, _terms_fallen, first=2))
     part_mean, lower, *_ = vi_taylor._newton(prepared, refusing, None, 1e-9, 1, None)

@@ -45,16 +45,16 @@ def _projected(X: Array, prior: Any) -> Array:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.likelihood.quadratic_bounds import LINKS
     from fast.methods import vi_taylor
+    from fast.one_latent.links import link_of
     from fast.one_latent.quadratic_search import Stage
 
     asked, data, prior = _logit()
-    y = np.where(asked.y == 1, 1.0, -1.0)
+    y, log_likelihood = np.where(asked.y == 1, 1.0, -1.0), link_of("logit").log_likelihood
     states: list[tuple[Array, Array, Array]] = []
 
     def second(state: Any, *_: Any, **__: Any) -> Any:
-        site = vi_taylor.Expanded(LINKS["logit"]).at(y, state.xi)
+        site = vi_taylor.Expanded(log_likelihood).at(y, state.xi)
         states.append((state.xi.copy(), site.precision, site.shift))
         return Stage(state.prior, state.xi, -float(len(states)), 1)
 
@@ -73,7 +73,6 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                            "difference")  # fmt: skip
         else:
             yield flaws(gaps[0] < 1e-3, f"where it did not, updates stand: {gaps[0]:.2g} off", "fast", "rounds")
-    log_likelihood = LINKS["logit"]
     state: Any = SimpleNamespace(prior=SimpleNamespace(y_sign=y), xi=None)
     wrong = []
     for xi, wanted in ((0.1 * y, False), (-0.1 * y, True), (0.0 * y, False), (1e3 * y * np.r_[-1.0, np.ones(7)], True),

@@ -78,8 +78,8 @@ def _newton(likelihood: str, y: Array, X: Array, variance: float, start: Array) 
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.likelihood.quadratic_bounds import LINKS
     from fast.one_latent import mode
+    from fast.one_latent.links import link_of
     from reference.common import laplace_binary
 
     class Given:
@@ -94,8 +94,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         wanted, halvings = _newton(likelihood, y, X, variance, np.zeros(X.shape[1]))
         yield flaws(not halvings, f"{likelihood}: {halvings} halvings in {len(wanted) - 1} steps", "judge", "itself")
         given: Any = Given(K, y)
+        log_likelihood = link_of(likelihood).log_likelihood
         result = {
-            "fast": mode.find_mode(given, LINKS[likelihood], tolerance=1e-6, max_iterations=60).trace,
+            "fast": mode.find_mode(given, log_likelihood, tolerance=1e-6, max_iterations=60).trace,
             "reference": laplace_binary.laplace_mode(K, y, likelihood, 1e-6, 60).trace,
         }
         for who, trace in result.items():

@@ -270,8 +270,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.core.values import Data, Prior
-    from fast.likelihood.quadratic_bounds import LINKS
     from fast.methods import apep, vi_taylor
+    from fast.one_latent.links import link_of
     from fast.solve.mixing import Mixing
     from fast.sparse_classes.alpha_runs import EnergyRun
 
@@ -281,7 +281,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             asked.variance[0], asked.lengthscales[0], asked.noise[0], asked.jitter[0], None if Z is None else Z[0]
         )
         data = Data(asked.X, asked.y)
-        prepared, expansion = vi_taylor.prepare(data, prior), vi_taylor.Expanded(LINKS["logit"])
+        prepared, expansion = vi_taylor.prepare(data, prior), vi_taylor.Expanded(link_of("logit").log_likelihood)
         mode, plain, _, _ = vi_taylor._newton(prepared, expansion, None, 1e-10, 100, None)
         again, short, _, converged = vi_taylor._newton(prepared, expansion, mode, 1e-6, 100, None)
         what = "a full GP" if Z is None else "inducing points"

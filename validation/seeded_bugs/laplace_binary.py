@@ -21,6 +21,24 @@ def _evidence(change: Any) -> Any:
     )
 
 
+def _link(name: str, change: Any) -> Any:
+    """One function of the link that is asked for is another."""
+
+    def make(original: Any) -> Any:
+        def link_of(likelihood: str) -> Any:
+            link = original(likelihood)
+            return replace(link, **{name: change(getattr(link, name))})
+
+        return link_of
+
+    return make
+
+
+def _at(prediction: Any, **changed: Any) -> Any:
+    """The prediction with other fields: that of the logit is a tuple, that of the probit a dataclass."""
+    return prediction._replace(**changed) if hasattr(prediction, "_replace") else replace(prediction, **changed)
+
+
 def _plain_curvature(original: Any) -> Any:
     """W = r^2 of the probit, without z r; the mode stays."""
 
@@ -61,8 +79,8 @@ FAULTS = (
     _bug(
         "third-derivative-of-the-label",
         "third derivatives have the sign of the label",
-        f"{_MODE}:third_derivative",
-        lambda original: lambda likelihood, y_sign, f: y_sign * original(likelihood, y_sign, f),
+        f"{_MODE}:link_of",
+        _link("third_derivative", lambda correct: lambda y_sign, f: y_sign * correct(y_sign, f)),
         _DERIVATIVE,
     ),
     _bug(
@@ -86,8 +104,8 @@ FAULTS = (
     _bug(
         "probability-at-the-mean",
         "class probabilities are the link of the mean, and no average",
-        "fast.methods.laplace_binary:logit_prediction",
-        lambda original: lambda mean, var: original(mean, 0.0 * var)._replace(latent_var=var),
+        "fast.methods.laplace_binary:link_of",
+        _link("prediction", lambda correct: lambda mean, var: _at(correct(mean, 0.0 * var), latent_var=var)),
         ("identity/{}/probabilities", "limit/{}/definition"),
     ),
     _bug(

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fast.core.values import Data, Prior
 from fast.estimators import JJClassifier, JJFullClassifier, JJHybridClassifier, SVIClassifier, TaylorClassifier
 from fast.estimators._base import cluster_centres
-from fast.methods import svi, vi_jj, vi_taylor
+from fast.methods import vi_jj, vi_taylor
 from values_given import options_of
 
 FITS = {
@@ -101,7 +101,6 @@ def test_what_cannot_be_trained_is_refused_by_name(moons):
         JJClassifier(learn=("Z",)).fit(X, y)
     with pytest.raises(ValueError, match="lengthscales: found 'long'"):
         TaylorClassifier(lengthscales="long").fit(X, y)
-    assert svi.EXPECTED.keys() == {"logit", "probit"}
 
 
 def test_batch_training_of_svi_ends_above_its_mini_batches_and_at_a_maximum(moons):

@@ -7,16 +7,18 @@ from scipy.special import expit, log_ndtr
 
 from fast.core.options import Storage
 from fast.likelihood.quadratic_bounds import (
-    LINKS,
     jaakkola_jordan,
     jj_coefficient,
     jj_coefficient_derivative,
     jj_local,
     log_sigmoid,
+    logistic,
+    probit,
     taylor,
 )
 from fast.methods.vi_jj import Bound
 from fast.methods.vi_taylor import Expanded
+from fast.one_latent.links import link_of
 from fast.one_latent.quadratic_search import initial_moments, prepare
 from fast.one_latent.quadratic_sweep import collapsed, evaluate, factored, optimum, sweep, unit_covariance
 from values_given import binary, model_values
@@ -76,7 +78,7 @@ def test_the_bound_lies_below_and_touches_at_both_signs():
 def test_saturated_points_neither_overflow_nor_turn_into_nan():
     f = np.array([-1e6, -800.0, 800.0, 1e6])
     for y in (np.ones(4), -np.ones(4)):
-        for q in (jaakkola_jordan(y, f), taylor(y, f, LINKS["logit"]), taylor(y, f, LINKS["probit"])):
+        for q in (jaakkola_jordan(y, f), taylor(y, f, logistic), taylor(y, f, probit)):
             assert all(np.isfinite(part).all() for part in q)
             assert (q.precision >= 0).all()
     # log sigma(-800) = -800
@@ -106,14 +108,14 @@ def test_the_expansion_has_value_derivative_and_curvature_of_the_log_likelihood(
                 else:
                     g = lambda f, y=y: mpmath.log(mpmath.ncdf(y * f))  # noqa: E731
                 d = [float(mpmath.diff(g, xi, k)) for k in range(3)]
-            q = taylor(np.array([y]), np.array([xi]), LINKS[link])
+            q = taylor(np.array([y]), np.array([xi]), link_of(link).log_likelihood)
             # cancellation of xi g'' against g' at most: some hundred roundings
             np.testing.assert_allclose(q.precision, -d[2], rtol=1e-12, atol=1e-300)
             np.testing.assert_allclose(q.shift, d[1] - d[2] * xi, rtol=1e-12, atol=1e-300)
             np.testing.assert_allclose(q.constant, d[0] - d[1] * xi + 0.5 * d[2] * xi**2, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("local_quadratic", [Bound(), Expanded(LINKS["logit"]), Expanded(LINKS["probit"])])
+@pytest.mark.parametrize("local_quadratic", [Bound(), Expanded(logistic), Expanded(probit)])
 @pytest.mark.verifies("izmailov2016", "12", "13", "14", "17", "18", "19", route="dense algebra with explicit inverses")
 def test_the_collapsed_bound_and_its_q_are_those_of_the_printed_formulas(
     make_problem, dense_sparse, local_quadratic, rng
@@ -184,6 +186,6 @@ def test_a_sweep_in_blocks_without_a_cache_is_the_sweep_in_one():
 
 
 def test_log_phi_enters_the_expansion_far_in_the_tail():
-    q = taylor(np.ones(1), np.array([-1e4]), LINKS["probit"])
+    q = taylor(np.ones(1), np.array([-1e4]), probit)
     # log Phi(-x) = -x^2/2 - log x - log(2 pi)/2 + O(1/x^2)
     np.testing.assert_allclose(at(q, -1e4), log_ndtr(-1e4), rtol=1e-9)

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from fast.likelihood.third_derivatives import logit_third, probit_third, third_derivative
+from fast.likelihood.third_derivatives import logit_third, probit_third
 
 
 def exact_probit(z):
@@ -29,9 +29,3 @@ def test_that_of_the_logit_is_odd_and_does_not_overflow():
         right = [float(one * (1 - one) * (2 * one - 1)) for one in p]
     np.testing.assert_allclose(logit_third(f), right, rtol=1e-13, atol=0)
     np.testing.assert_array_equal(logit_third(-f), -logit_third(f))
-
-
-def test_each_likelihood_has_its_own():
-    y, f = np.array([1.0, -1.0]), np.array([0.3, -2.0])
-    np.testing.assert_array_equal(third_derivative("logit", y, f), logit_third(f))
-    np.testing.assert_array_equal(third_derivative("probit", y, f), probit_third(y, f))

@@ -9,8 +9,8 @@ from fast.core.inputs import hyper
 from fast.core.values import Data, Prior
 from fast.likelihood.logit import LOGIT_ERROR, expected_log_logit
 from fast.methods import svi, vi_jj
-from fast.methods.svi import EXPECTED
 from fast.one_latent.explicit_q import batch_bound, covariance_from_factor
+from fast.one_latent.links import link_of
 from fast.one_latent.stochastic import Kernel
 from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
 from in_every_run import others_slow
@@ -69,7 +69,7 @@ def test_the_bound_and_its_derivatives(make_problem, dense_sparse, link, smoothn
     def value(mean=mu, chol=C, learning=False, **changed):
         h = {"variance": p.variance, "lengthscales": p.lengthscales, "noise": p.noise} | changed
         checked = hyper(h["variance"], h["lengthscales"], h["noise"], p.jitter, 2, smoothness)
-        return batch_bound(Kernel(checked, p.Z), EXPECTED[link], p.X, p.y, 3.0, mean, chol, learning=learning)
+        return batch_bound(Kernel(checked, p.Z), link_of(link).expected, p.X, p.y, 3.0, mean, chol, learning=learning)
 
     got = value(learning=True)
     if smoothness is None:
@@ -162,7 +162,7 @@ def test_the_batch_maximum_is_the_maximum_over_q(make_problem, link):
     def objective(vector):
         C = np.zeros((3, 3))
         C[lower] = vector[3:]
-        at = batch_bound(kernel, EXPECTED[link], p.X, y, 1.0, vector[:3], C, learning=False)
+        at = batch_bound(kernel, link_of(link).expected, p.X, y, 1.0, vector[:3], C, learning=False)
         return -at.value, -np.concatenate([at.inducing_mean, at.chol_cov[lower]])
 
     start = np.concatenate([np.zeros(3), np.eye(3)[lower]])

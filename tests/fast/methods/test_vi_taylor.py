@@ -6,9 +6,9 @@ from scipy.optimize import minimize
 
 from fast.core.options import Storage
 from fast.core.values import Data, Prior
-from fast.likelihood.quadratic_bounds import LINKS
 from fast.methods import vi_jj, vi_taylor
 from fast.methods.vi_taylor import Expanded, expansion_point
+from fast.one_latent.links import link_of
 from fast.one_latent.quadratic_search import prepare
 from fast.one_latent.quadratic_sweep import evaluate, gradients_at
 from values_given import binary, model_values
@@ -67,7 +67,7 @@ def test_the_full_gp_is_laplaces_approximation(make_problem, dense_kernel, link)
     p = make_problem(full=True)
     posterior = vi_taylor.fit(*model_values(p), vi_taylor.TaylorOptions(likelihood=link))
     K = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(14)
-    g = LINKS[link](np.where(p.y == 1, 1.0, -1.0), posterior.latent_mean)
+    g = link_of(link).log_likelihood(np.where(p.y == 1, 1.0, -1.0), posterior.latent_mean)
     # K g' = f at the mode
     np.testing.assert_allclose(K @ g.derivative, posterior.latent_mean, rtol=0, atol=1e-9)
     np.testing.assert_allclose(
@@ -81,7 +81,7 @@ def test_derivatives_are_those_of_the_objective_at_held_xi(make_problem, link, f
     p = vars(make_problem(n=12, m=4, full=full, jitter=1e-3))
     posterior = vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, likelihood=link))
     got = vi_taylor.gradients(posterior)
-    local_quadratic, h = Expanded(LINKS[link]), 1e-4
+    local_quadratic, h = Expanded(link_of(link).log_likelihood), 1e-4
 
     def value(**changed):
         return evaluate(prepare(*binary(Storage, **{**p, **changed})), local_quadratic, posterior.xi).elbo
@@ -101,7 +101,7 @@ def test_the_approximate_bound_is_not_stationary_in_xi_at_the_mean(make_problem)
     m, v, h = posterior.latent_mean, posterior.latent_var, 1e-5
 
     def terms(xi):
-        q = Expanded(LINKS["logit"]).at(y, xi)
+        q = Expanded(link_of("logit").log_likelihood).at(y, xi)
         return q.constant + q.shift * m - 0.5 * q.precision * (m * m + v)
 
     derivative = (terms(m + h) - terms(m - h)) / (2 * h)
