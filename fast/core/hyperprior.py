@@ -287,7 +287,7 @@ def prior_gradients(
 
 # Variance of what decides between two labels besides the latent functions, a class: of the logistic distribution, of
 # the normal one, of Gumbel's; of the threshold model it is the noise, learned or held, whose median this is.
-LINKS = {"logit": np.pi**2 / 3.0, "probit": 1.0, "softmax": np.pi**2 / 6.0, "threshold": 0.1}
+LINK_VARIANCES = {"logit": np.pi**2 / 3.0, "probit": 1.0, "softmax": np.pi**2 / 6.0, "threshold": 0.1}
 _SIGNAL = 10.0  # median of variance, in variances of the link
 _SIGNAL_DEVIATION = 1.5  # of the logarithm of that ratio
 _COMMON, _EACH = 1.0, 0.5  # deviations of the logarithm of all lengthscales together, and of each beside the others
@@ -309,8 +309,8 @@ def weak(lengthscales: FloatArray, link: str) -> Hyperprior:
     noise                   median 1/10 of the variance of the link, factor e^1.5; of the threshold model, where only
                             the ratio of variance and noise counts, 1/10, and both factors e^(1.5 / sqrt 2)
     """
-    one_of("link", link, tuple(LINKS))
-    of_link = LINKS[link]
+    one_of("link", link, tuple(LINK_VARIANCES))
+    of_link = LINK_VARIANCES[link]
     alone = link == "threshold"
     deviation = _SIGNAL_DEVIATION / np.sqrt(2.0) if alone else _SIGNAL_DEVIATION
     return Hyperprior(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fast.core.hyperprior import LINKS
+from fast.core.hyperprior import LINK_VARIANCES
 from fast.core.types import IntArray
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def probit_parameters_by_ep(
     ----------
     asking, X, codes, start, rng    as for `guide`; the noise of the start, beside the link, stays
     """
-    usual = LINKS["threshold"]
+    usual = LINK_VARIANCES["threshold"]
     begin = start._replace(variance=usual * start.variance, noise=usual)
     result = guide(asking, X, codes, begin, rng, shared=True).start
     variance = np.asarray(result.variance)[0] / np.asarray(result.noise)[0]

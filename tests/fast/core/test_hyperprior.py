@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import lognorm, multivariate_normal, norm
 
-from fast.core.hyperprior import LINKS, Hyperprior, log_hyperprior, log_tied_lognormal, weak
+from fast.core.hyperprior import LINK_VARIANCES, Hyperprior, log_hyperprior, log_tied_lognormal, weak
 
 SCALE = np.array([0.5, 3.0, 40.0])
 VALUE = np.array([0.9, 1.1, 35.0])
@@ -49,7 +49,7 @@ def test_every_derivative_is_that_of_the_density_in_the_coordinates_of_a_search(
 
 
 def test_the_weak_prior_is_a_density_of_logarithms_with_its_documented_medians():
-    for link, of_link in LINKS.items():
+    for link, of_link in LINK_VARIANCES.items():
         prior = weak(SCALE, link)
         alone = link == "threshold"
         deviation = 1.5 / np.sqrt(2.0) if alone else 1.5
