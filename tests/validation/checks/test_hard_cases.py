@@ -54,6 +54,14 @@ def test_no_claim_with_a_reason_is_honest_and_without_one_is_red(monkeypatch):
     assert judged(_cell()).verdict == "red"
 
 
+def test_a_doubt_is_red_where_float64_decides_and_nowhere_else(monkeypatch):
+    _answering(monkeypatch, lambda actual: replace(actual, converged=False, settings={"reason": "because"}))
+    (outcome,) = hard_cases._outcomes([_cell("svi", "shallow")])
+    assert outcome.observed == np.inf
+    (outcome,) = hard_cases._outcomes([_cell("svi", "harmless")])
+    assert outcome.observed == 0.0
+
+
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
