@@ -30,7 +30,7 @@ from fast.core.results import ScalarMoments
 from fast.core.types import FloatArray, IntArray
 from fast.likelihood.power import powered_labels
 from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
-from fast.solve.steps import run_steps
+from fast.solve.steps import Stepping, run_steps
 from fast.sparse_classes.alpha_energies import Energy
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.projections import (
@@ -277,7 +277,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     return JointGradient(gradient_mean, gradient_factor, by_prior)
 
 
-class JointSteps:
+class JointSteps(Stepping):
     """Steps of Adam, resumable. All coordinates are one vector: means, factors, then what is learned of the priors."""
 
     def __init__(self, run: EnergyRun, settings: Settings) -> None:
@@ -315,8 +315,8 @@ class JointSteps:
         self.run.q = distribution_of(self.white)
         self.run.rebuild()
 
-    def _derivative(self) -> FloatArray:
-        gradients = joint_gradient(self.run, self.white, self.batches(self.iteration), priors=self.packing.size > 0)
+    def _derivative(self, batch: IntArray | None) -> FloatArray:
+        gradients = joint_gradient(self.run, self.white, batch, priors=self.packing.size > 0)
         derivative = np.empty_like(self.vector)
         first, second = self.edges
         derivative[:first] = gradients.by_mean.ravel()
@@ -331,15 +331,24 @@ class JointSteps:
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
         return derivative
 
-    def step(self) -> float:
-        """Gradient at one point, one move of everything; the energy of all data before it if asked for."""
+    def draw(self) -> IntArray | None:
+        """Indices of the next batch; None: all data."""
+        return self.batches(self.iteration)
+
+    def step(self, batch: IntArray | None) -> float:
+        """Gradient at one point, one move of everything; the energy of all data before it if asked for.
+
+        Parameters
+        ----------
+        batch : (b,)    indices; None: all data
+        """
         run = self.run
         value = np.nan
         if self.settings.trace:
             self.publish()
             value = run.here.value
         # in place: after a step that fails there is no other
-        move, self.adam = adam_step(self._derivative(), self.adam, self.settings.rate, overwrite=True)
+        move, self.adam = adam_step(self._derivative(batch), self.adam, self.settings.rate, overwrite=True)
         before = run.points, self.vector, self.white
         try:
             move += self.vector
@@ -375,7 +384,7 @@ class JointSteps:
 
         end = run_steps(self, self.settings.n_steps, saving(self.settings), after)
         self.publish()
-        return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, *end)
+        return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, end.diverged, end.reason)
 
     def arrays(self) -> dict[str, Any]:
         """What a checkpoint holds."""

@@ -32,7 +32,7 @@ from fast.ledger import equation
 from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
 from fast.solve.lbfgs import Best, Place, Round, maximise
 from fast.solve.minibatch import index_lists
-from fast.solve.steps import Saving, run_steps
+from fast.solve.steps import Saving, Stepping, run_steps
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import ImproperCavityError, SiteRun, Swept
 from fast.sparse_classes.mixing import mix, worth_mixing
@@ -506,7 +506,7 @@ def hyper_restored(arrays: Mapping[str, Any]) -> ClassHyper:
     return ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
 
 
-class TrainingSteps:
+class TrainingSteps(Stepping):
     """Steps of a stochastic run or of gradient ascent: factors, then the priors."""
 
     def __init__(self, run: BatchRun, settings: Settings, packing: ClassPacking) -> None:
@@ -529,10 +529,18 @@ class TrainingSteps:
             self._swept = Swept(self._swept.later(), self._swept.n_improper)
         return self._swept.residual
 
-    def step(self) -> float:
-        """Factors, log Z_q if asked for, gradient, move."""
+    def draw(self) -> IntArray | None:
+        """Indices of the next batch; None: all data."""
+        return self.batches(self.iteration)
+
+    def step(self, batch: IntArray | None) -> float:
+        """Factors, log Z_q if asked for, gradient, move.
+
+        Parameters
+        ----------
+        batch : (b,)    indices; None: all data
+        """
         run, settings = self.run, self.settings
-        batch = self.batches(self.iteration)
         if settings.scheme == "outer" and settings.learn:
             end = converge(run, self.inner)
             self._swept = Swept(end.residual, end.n_improper)
@@ -582,7 +590,9 @@ class TrainingSteps:
                 callback(Progress(self.iteration, value, self.residual, self.improper, hyper, self.run))
 
         end = run_steps(self, self.settings.n_steps, saving(self.settings), after)
-        return Trained(np.array(self.trace), self.residual, False, self.iteration, self.improper, *end)
+        return Trained(
+            np.array(self.trace), self.residual, False, self.iteration, self.improper, end.diverged, end.reason
+        )
 
     def arrays(self) -> dict[str, Any]:
         """What a checkpoint holds."""

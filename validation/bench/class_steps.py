@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from scipy.linalg.lapack import dpotrf
 
 from fast.core.values import Prior
 from fast.solve.adam import AdamState, adam_step
+from fast.solve.steps import Stepping
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import InducingClasses
@@ -22,12 +23,6 @@ from validation.bench.measure import Row, best_of
 
 LEARN = ("variance", "lengthscales", "noise", "Z")
 Floor = tuple[Callable[[], None], tuple[str, ...]]
-
-
-class Stepping(Protocol):
-    """A run that takes one step at a time."""
-
-    def step(self) -> Any: ...
 
 
 def start(X: Any, y: Any, C: int, m: int, shared: bool) -> tuple[ClassData, InducingClasses]:
@@ -136,7 +131,7 @@ def against_floor(
     for name, shared in (("a kernel for each class", False), ("one kernel", True)):
         run = steps(X, y, C, m, b, shared)
         least, calls = floor(C, m, b, d, shared)
-        ours, bare = best_of([run.step, least], repeats)
+        ours, bare = best_of([lambda run=run: run.step(run.draw()), least], repeats)
         yield Row(bench, f"{name}: C = {C}, d = {d}, m = {m}, batch {b}", 1e3 * ours, "ms", "", None)
         yield Row(bench, f"{name}: floor", 1e3 * bare, "ms", "", None, calls)
         yield Row(bench, f"{name}: ratio to the floor", ours / bare, "", "<= 1.7", ours / bare <= 1.7)
@@ -159,7 +154,7 @@ def against_n(
 
         def several(run: Stepping) -> None:
             for _ in range(20):
-                run.step()
+                run.step(run.draw())
 
         seconds = best_of([partial(several, run) for run in runs], 10)
         for n, time in zip(sizes, seconds, strict=True):

@@ -30,7 +30,7 @@ def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSt
     run = TiedRun(data, points, "all")
     steps = TrainingSteps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
     for _ in range(5):
-        steps.step()
+        steps.step(steps.draw())
     return steps
 
 

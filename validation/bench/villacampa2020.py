@@ -29,7 +29,7 @@ def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps
     settings = settings_of(data.n, options, scheme="inner-approximate", optimizer="adam")
     steps = JointSteps(EnergyRun(data, points, Energy("apep", 0.5, data.n), 1e-3), settings)
     for _ in range(5):
-        steps.step()
+        steps.step(steps.draw())
     return steps
 
 

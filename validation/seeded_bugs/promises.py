@@ -117,11 +117,11 @@ def _full_steps(original: Any) -> Any:
 
 
 def _goes_on(original: Any) -> Any:
-    def step(self: Any) -> float:
+    def step(self: Any, batch: Any) -> float:
         from fast.core.errors import NotPositiveDefiniteError
 
         try:
-            return float(original(self))
+            return float(original(self, batch))
         except NotPositiveDefiniteError:
             return float("nan")
 

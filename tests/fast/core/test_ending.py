@@ -14,7 +14,7 @@ from scipy.optimize import rosen, rosen_der
 from fast.core import ending as endings
 from fast.core.ending import ENOUGH, EndedError, Watch, ended, ending, reached
 from fast.solve.lbfgs import Place, Round, maximise
-from fast.solve.steps import run_steps
+from fast.solve.steps import Stepping, run_steps
 
 
 def test_outside_nobody_ends_and_inside_the_seconds_count():
@@ -115,20 +115,12 @@ def test_progress_comes_at_times_that_grow_apart(monkeypatch):
     reached("nobody listens")
 
 
-class Counting:
+class Counting(Stepping):
     """A run of steps; each takes no time."""
 
-    iteration = 0
-
-    def step(self):
+    def step(self, batch):
         self.iteration += 1
         return -1.0 / self.iteration
-
-    def arrays(self):
-        return {}
-
-    def restore(self, arrays):
-        raise AssertionError
 
 
 def test_steps_end_between_two_of_them():

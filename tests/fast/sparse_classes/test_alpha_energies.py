@@ -531,7 +531,7 @@ def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
     joint = JointSteps(run, Settings(n_steps=1, rate=1e-3))
     before = joint.coordinates
     derivative = joint_gradient(run, joint.white, None, priors=False)
-    joint.step()
+    joint.step(None)
     moved = joint.coordinates.mean - before.mean
     np.testing.assert_allclose(moved, 1e-3 * np.sign(derivative.by_mean), rtol=1e-4, atol=0.0)  # epsilon of Adam 1e-8
 
