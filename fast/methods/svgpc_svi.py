@@ -19,7 +19,7 @@ from fast.methods.x_gpc_svi import SVIPosterior, ended
 from fast.one_latent.beginning import NaturalSteps, batches_of, beginning
 from fast.one_latent.bound import kl_whitened
 from fast.one_latent.predict import LatentMoments, ProbitPrediction, probit_prediction, sparse_latent
-from fast.one_latent.stochastic import Sites, State, run_steps
+from fast.one_latent.stochastic import Sites, State, stochastic_ascent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ def fit(data: Data, prior: Prior, options: SVGPCSteps = DEFAULTS) -> SVIPosterio
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
     source = batches_of(data, options)
     hyper, Z, settings, starts = beginning(data, prior, options, source)
-    return ended(run_steps(source, Probit(), hyper, Z, settings, init_batches=starts))
+    return ended(stochastic_ascent(source, Probit(), hyper, Z, settings, init_batches=starts))
 
 
 def latent(hyper: Hyper, state: State, X: Any, block_size: int) -> LatentMoments:

@@ -19,7 +19,7 @@ from fast.likelihood.polya_gamma import log_cosh, pg_mean, update_local
 from fast.one_latent.beginning import NaturalSteps, batches_of, beginning
 from fast.one_latent.bound import elbo_terms, kl_whitened
 from fast.one_latent.predict import LatentMoments, Prediction, logit_prediction, sparse_latent
-from fast.one_latent.stochastic import Outcome, Settings, Sites, State, run_steps
+from fast.one_latent.stochastic import Outcome, Settings, Sites, State, stochastic_ascent
 from fast.solve.minibatch import Shuffled
 from fast.solve.natural import Moments, Natural, unwhiten
 
@@ -161,7 +161,7 @@ def fit(data: Data, prior: Prior, options: XGPCSteps = DEFAULTS) -> SVIPosterior
             run["holdout_every"] = options.holdout_every
             arrays |= {"holdout X": np.asarray(holdout[0]), "holdout y": np.asarray(holdout[1])}
         settings = _marked(settings, hyper, run, arrays)
-    return ended(run_steps(source, PolyaGamma(), hyper, Z, settings, init_batches=starts, score=score))
+    return ended(stochastic_ascent(source, PolyaGamma(), hyper, Z, settings, init_batches=starts, score=score))
 
 
 def ended(outcome: Outcome) -> SVIPosterior:
@@ -169,7 +169,7 @@ def ended(outcome: Outcome) -> SVIPosterior:
 
     Parameters
     ----------
-    outcome    from `run_steps`
+    outcome    from `stochastic_ascent`
     """
     return SVIPosterior(
         outcome.state,

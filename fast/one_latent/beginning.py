@@ -38,7 +38,7 @@ class NaturalSteps(Watched, Traced, Steps, Stopping, Learning, AdamRate):
 
 
 class Beginning(NamedTuple):
-    """What `run_steps` takes, from what a user gave."""
+    """What `stochastic_ascent` takes, from what a user gave."""
 
     hyper: Hyper
     Z: FloatArray

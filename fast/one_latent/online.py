@@ -16,7 +16,7 @@ from fast.core.linalg import solve_rows
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Prior, checked_hyper
 from fast.kernel.kernels import gram
-from fast.one_latent.stochastic import DivergedError, Kernel, Likelihood, Run, Settings, State, checked_rate
+from fast.one_latent.stochastic import Kernel, Likelihood, Run, Settings, State, checked_rate
 from fast.solve.adam import AdamState, Packing
 from fast.solve.minibatch import Batch
 from fast.solve.natural import RateMemory, factor_precision
@@ -153,7 +153,7 @@ class Online:
                     learning_rate = self._learning_rate * size / (size + self._start)
                     run.settings = replace(run.settings, learning_rate=learning_rate)
                 self.estimate = run.step(batch, self._rate(batch, share))
-            except (DivergedError, NotPositiveDefiniteError, ValueError) as error:
+            except (NotPositiveDefiniteError, ValueError) as error:
                 raise ValueError(f"learning_rate: step diverged ({error}), expected a smaller value") from error
 
     @contextmanager

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fast.core import checkpoint as checkpoints
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.ending import ended, reached
-from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, factorise, solve_rows, solve_vector, squared_norms
@@ -41,6 +38,7 @@ from fast.solve.natural import (
     natural_step,
     unwhiten,
 )
+from fast.solve.steps import Ended, Saving, Stepping, run_steps
 from fast.solve.stopping import Falling, converged_holdout, converged_parameters, parameter_change
 
 Rate = float | str | tuple[float, float, float]
@@ -171,12 +169,12 @@ class Outcome(NamedTuple):
     diverged: bool
 
 
-class DivergedError(Exception):
+class DivergedError(ValueError):
     """The run goes nowhere; the text says how."""
 
 
 @dataclass
-class Run:
+class Run(Stepping):
     """A run in progress: everything a checkpoint holds, and the steps."""
 
     state: State
@@ -187,12 +185,16 @@ class Run:
     packing: Packing
     adam: AdamState
     falling: Falling
+    init_batches: Sequence[Batch] | None = None
+    score: Callable[[State], float] | None = None
     iteration: int = 0
     rates: list[float] = field(default_factory=list)
     elbos: list[float] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     changes: deque[float] = field(default_factory=deque)
     previous: Moments | None = None
+    measured: float = float("nan")  # change of the global parameters in the last step
+    growing = ("rates", "elbos", "scores", "changes")
 
     def view(self, batch: Batch) -> View:
         """Project a batch: K_SZ by a product and exp, A by one triangular solve."""
@@ -212,6 +214,18 @@ class Run:
     def look(self, batch: Batch) -> None:
         """Let the memory of the adaptive rate see a gradient at the start."""
         self.memory.look(unwhiten(self.gradient(self.view(batch)), self.state.kernel.chol_K))
+
+    def start(self) -> None:
+        """Looks at the first batches where the rate is adaptive, and the moments that the first change is from."""
+        if self.settings.rate == "adaptive":
+            first = _first(self.source, self.settings.n_steps) if self.init_batches is None else self.init_batches
+            for batch in first:
+                self.look(batch)
+        self.change()
+
+    def draw(self) -> Batch:
+        """The next batch of the source."""
+        return self.source.draw()
 
     def step(self, batch: Batch, rate: float | None = None) -> float:
         """One step, at this rate or that of the settings; the estimate of the bound at the new q(u), NaN if not needed.
@@ -288,6 +302,37 @@ class Run:
             self.changes.popleft()
         return change
 
+    def measure(self, value: float) -> None:
+        """Keep the estimate of a step, and measure the change and the hold-out score where they are due."""
+        if self.settings.trace:
+            self.elbos.append(value)
+        self.measured = self.change()
+        if self._scored:
+            assert self.score is not None
+            self.scores.append(self.score(self.state))
+
+    @property
+    def _scored(self) -> bool:
+        """Whether the step just made is one with a hold-out score."""
+        return self.score is not None and self.iteration % self.settings.score_every == 0
+
+    def after(self, value: float) -> Ended | None:
+        """The callback, and the end where a rule asks for one."""
+        settings, now = self.settings, self.state
+        if settings.callback is not None:
+            hyper, n_steps = now.kernel.hyper, settings.n_steps
+            settings.callback(
+                Progress(self.iteration, n_steps, self.rates[-1], value, self.measured, hyper, replace(now))
+            )
+        if self.packing.size and self.falling.add(value):
+            return Ended(True, f"step {self.iteration}: the estimate of the bound has been falling without end")
+        stop, window = settings.stop, settings.window
+        if stop is not None and np.isfinite(self.measured) and converged_parameters(self.changes, window, stop):
+            return Ended(False, f"mean change of mu and Sigma over {window} steps below {stop:g}", converged=True)
+        if self._scored and converged_holdout(self.scores):
+            return Ended(False, "mean hold-out score stands still", converged=True)
+        return None
+
     def arrays(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         kernel, previous = self.state.kernel, self.previous
@@ -311,21 +356,13 @@ class Run:
             arrays |= {"previous_mean": previous.inducing_mean, "previous_cov": previous.inducing_cov}
         return arrays
 
-    def save(self) -> None:
-        """Write the checkpoint."""
-        assert self.settings.checkpoint is not None
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, self.arrays())
-
-    def resume(self) -> bool:
-        """Continue from the checkpoint, if there is one."""
-        if self.settings.checkpoint is None:
-            return False
+    def optional(self) -> dict[str, Any]:
+        """The moments before a change that is due in the next step."""
         m = self.state.shift.size
-        like = {**self.arrays(), "previous_mean": np.empty(m), "previous_cov": np.empty((m, m))}
-        growing, optional = ("rates", "elbos", "scores", "changes"), ("previous_mean", "previous_cov")
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing, optional)
-        if arrays is None:
-            return False
+        return {"previous_mean": np.empty(m), "previous_cov": np.empty((m, m))}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Continue where `arrays` was taken."""
         hyper = self.state.kernel.hyper._replace(
             variance=float(arrays["variance"]), lengthscales=arrays["lengthscales"], noise=float(arrays["noise"])
         )
@@ -341,11 +378,10 @@ class Run:
         self.previous = None
         if "previous_mean" in arrays:
             self.previous = Moments(arrays["previous_mean"], arrays["previous_cov"])
-        return True
 
 
 @equation("wenzel2019", "u4.3-svi", "u4.3-hyper")
-def run_steps(
+def stochastic_ascent(
     source: Source,
     likelihood: Likelihood,
     hyper: Hyper,
@@ -385,53 +421,13 @@ def run_steps(
         packing,
         AdamState.start(packing.size),
         Falling(source.n),
+        init_batches,
+        score,
     )
-    if not run.resume():
-        if settings.rate == "adaptive":
-            for batch in _first(source, settings.n_steps) if init_batches is None else init_batches:
-                run.look(batch)
-        run.change()
-    converged = diverged = False
-    reason = f"{settings.n_steps} steps made"
-    while run.iteration < settings.n_steps:
-        why = ended()
-        if why:
-            reason = f"{why}, {run.iteration} of {settings.n_steps} steps made"
-            break
-        batch = source.draw()
-        good = replace(run.state)
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-                estimate = run.step(batch)
-        except (DivergedError, NotPositiveDefiniteError, ValueError) as error:
-            run.state, diverged, reason = good, True, f"step {run.iteration + 1}: {error}"
-            break
-        if settings.trace:
-            run.elbos.append(estimate)
-        change = run.change()
-        reached(f"step {run.iteration} of {settings.n_steps}", estimate)
-        if score is not None and run.iteration % settings.score_every == 0:
-            run.scores.append(score(run.state))
-        if settings.checkpoint is not None and run.iteration % settings.checkpoint_every == 0:
-            run.save()
-        if settings.callback is not None:
-            now = run.state
-            settings.callback(
-                Progress(
-                    run.iteration, settings.n_steps, run.rates[-1], estimate, change, now.kernel.hyper, replace(now)
-                )
-            )
-        if packing.size and run.falling.add(estimate):
-            diverged, reason = True, f"step {run.iteration}: the estimate of the bound has been falling without end"
-            break
-        if settings.stop is not None and np.isfinite(change):
-            converged = converged_parameters(run.changes, settings.window, settings.stop)
-            if converged:
-                reason = f"mean change of mu and Sigma over {settings.window} steps below {settings.stop:g}"
-                break
-        if score is not None and run.iteration % settings.score_every == 0 and converged_holdout(run.scores):
-            converged, reason = True, "mean hold-out score stands still"
-            break
+    saving = None
+    if settings.checkpoint is not None:
+        saving = Saving(settings.checkpoint, settings.checkpoint_every, settings.mark)
+    end = run_steps(run, settings.n_steps, saving, run.after)
     mean, cov = run.state.moments
     return Outcome(
         mean,
@@ -440,9 +436,9 @@ def run_steps(
         np.array(run.elbos),
         np.array(run.scores),
         run.state,
-        converged,
-        reason,
-        diverged,
+        end.converged,
+        end.reason,
+        end.diverged,
     )
 
 

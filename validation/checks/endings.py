@@ -182,7 +182,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.core.inputs import Hyper
     from fast.methods.x_gpc_svi import PolyaGamma
-    from fast.one_latent.stochastic import Settings, run_steps
+    from fast.one_latent.stochastic import Settings, stochastic_ascent
     from fast.solve.minibatch import Listed
 
     class Sinking(PolyaGamma):
@@ -203,7 +203,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for fall, learn, end in ((0.01, ("variance",), 120), (1e-5, ("variance",), None), (0.01, (), None)):
         source = Listed(asked.X, asked.y, everything * 200)
         settings = Settings(200, 0.5, learn, 1e-9, stop=None, trace=True)
-        result = run_steps(source, Sinking(fall), hyper, asked.Z[0], settings)
+        result = stochastic_ascent(source, Sinking(fall), hyper, asked.Z[0], settings)
         right = result.diverged == (end is not None) and len(result.rates) == (end or 200)
         if end is not None:
             right &= result.reason == f"step {end}: the estimate of the bound has been falling without end"

@@ -7,7 +7,7 @@ import pytest
 
 from fast.core.values import Data, Prior
 from fast.methods import x_gpc, x_gpc_svi
-from fast.one_latent.stochastic import Settings, run_steps
+from fast.one_latent.stochastic import Settings, stochastic_ascent
 from fast.solve.adam import AdamState, adam_step
 from fast.solve.minibatch import Listed
 from fast.solve.natural import (
@@ -153,7 +153,7 @@ def test_fifty_steps_are_those_of_the_printed_formulas(rng, make_problem, dense_
     assert not got.diverged
     hyper = x_gpc_svi.inputs.hyper(p.variance, p.lengthscales, p.noise, p.jitter, 2)
     settings = Settings(50, rate[1:] if isinstance(rate, tuple) else rate, stop=None)
-    outcome = run_steps(Listed(p.X, p.y, batches), x_gpc_svi.PolyaGamma(), hyper, p.Z, settings)
+    outcome = stochastic_ascent(Listed(p.X, p.y, batches), x_gpc_svi.PolyaGamma(), hyper, p.Z, settings)
     close(outcome.inducing_mean, expected.mu, 1e-10)
     close(outcome.inducing_cov, expected.Sigma, 1e-10)
     close(outcome.rates, expected.rates, 1e-10)
@@ -179,7 +179,7 @@ def test_learning_takes_the_steps_of_adam_on_the_derivatives_of_the_batch_bound(
     expected = printed_run(p, batches, "adaptive", dense_kernel, learn=learn, learning_rate=0.05)
     hyper = x_gpc_svi.inputs.hyper(p.variance, p.lengthscales, p.noise, p.jitter, 2)
     settings = Settings(12, learn=learn, learning_rate=0.05, stop=None, trace=True)
-    got = run_steps(Listed(p.X, p.y, batches), x_gpc_svi.PolyaGamma(), hyper, p.Z, settings)
+    got = stochastic_ascent(Listed(p.X, p.y, batches), x_gpc_svi.PolyaGamma(), hyper, p.Z, settings)
     kernel = got.state.kernel
     # derivatives by differences are good to 1e-9 of the largest; Adam divides small ones by themselves
     np.testing.assert_allclose(kernel.hyper.variance, expected.hyper["variance"], rtol=1e-6, atol=0)
