@@ -18,7 +18,6 @@ from scipy.linalg.blas import dtrmm
 from fast.core import inputs
 from fast.core.checks import shown
 from fast.core.declare import option, takes_values
-from fast.core.ending import ended, reached
 from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
@@ -41,7 +40,8 @@ from fast.one_latent.stochastic import Kernel
 from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
 from fast.solve.adam import Packing
 from fast.solve.lbfgs import Limits, Place, Search
-from fast.solve.minibatch import Batch
+from fast.solve.minibatch import Batch, Source
+from fast.solve.steps import Stepping, run_steps
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,6 +138,39 @@ class _Vector:
         return result.value + self.log_prior, np.concatenate(parts)
 
 
+class _Ascent(Stepping):
+    """Steps of AdaDelta on the estimates of one batch each."""
+
+    at_least = 1  # a run without time has the bound at its start to show
+
+    def __init__(self, form: _Vector, source: Source, options: SVISteps) -> None:
+        self.form, self.source, self.expected = form, source, _expected(options.likelihood)
+        self.likelihood, self.rate = options.likelihood, options.rate
+        self.vector = form.pack(*start_of(form.m))
+        self.state = AdaDeltaState.start(self.vector.size)
+        self.trace: list[float] = []
+
+    def draw(self) -> Batch:
+        return self.source.draw()
+
+    def step(self, batch: Batch) -> float:
+        value, derivative = self.form.evaluate(self.vector, self.expected, batch, self.source.n / batch.y.size)
+        number = self.iteration + 1
+        if not (np.isfinite(value) and np.isfinite(derivative).all()):
+            raise ValueError(
+                f"rate: found {shown(self.rate)}, with which step {number} is not finite; expected a smaller one"
+            )
+        step, self.state = ada_delta_step(derivative, self.state, self.rate)
+        self.vector = self.vector + step
+        self.trace.append(value - self.form.log_prior)
+        self.iteration = number
+        return value
+
+    @property
+    def result(self) -> SVIRun:
+        return SVIRun(*self.form.unpack(self.vector), np.array(self.trace), self.likelihood)
+
+
 @equation("izmailov2016", "u3.2-svi")
 @takes_values
 def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRun:
@@ -158,37 +191,21 @@ def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRu
     """
     if prior.Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
-    chosen, expected, rate = checked_learn(options.learn), _expected(options.likelihood), options.rate
+    chosen, callback = checked_learn(options.learn), options.callback
     source = batches_of(data, options)
     steps = steps_of(options, source)
     hyper = checked_hyper(prior, source.d)
     Z = inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, source.d)).copy()
-    likelihood, callback = options.likelihood, options.callback
-    form = _Vector(hyper, Z, chosen, options.hyperprior)
-    vector = form.pack(*start_of(Z.shape[0]))
-    state = AdaDeltaState.start(vector.size)
-    trace: list[float] = []
-    for iteration in range(steps):
-        if iteration and ended():
-            break
-        batch = source.draw()
-        with np.errstate(
-            over="ignore", invalid="ignore", divide="ignore"
-        ):  # after a step too far; the next line says so
-            value, derivative = form.evaluate(vector, expected, batch, source.n / batch.y.size)
-        if not (np.isfinite(value) and np.isfinite(derivative).all()):
-            raise ValueError(
-                f"rate: found {shown(rate)}, with which step {iteration + 1} is not finite; expected a smaller one"
-            )
-        trace.append(value - form.log_prior)
-        reached(f"step {iteration + 1} of {steps}", value)
-        step, state = ada_delta_step(derivative, state, rate)
-        vector = vector + step
+    run = _Ascent(_Vector(hyper, Z, chosen, options.hyperprior), source, options)
+
+    def after(_: float) -> None:
         if callback is not None:
-            callback(
-                Progress(iteration + 1, steps, trace[-1], SVIRun(*form.unpack(vector), np.array(trace), likelihood))
-            )
-    return SVIRun(*form.unpack(vector), np.array(trace), likelihood)
+            callback(Progress(run.iteration, steps, run.trace[-1], run.result))
+
+    end = run_steps(run, steps, after=after)
+    if end.error is not None:
+        raise end.error
+    return run.result
 
 
 @equation("izmailov2016", "u5.1-lbfgs-elbo")

@@ -18,7 +18,7 @@ _PLANTED = (
     ("identity/x-gpc/patience", "reference.common._iteration", "len(observed) > 200", "len(observed) > 201"),
     ("identity/x-gpc/patience", "reference.common._iteration", "max(observed[-3:]) < 1e-12", "False"),
     ("identity/svi/told_and_ended", "fast.blockwise.sep", "(len(changes), changes[-1])", "(changes[-1], len(changes))"),
-    ("identity/svi/told_and_ended", "fast.methods.svi", "if iteration and ended():", "if False:"),
+    ("identity/svi/told_and_ended", "fast.methods.svi", "at_least = 1", "at_least = 30"),
     ("identity/svi/told_and_ended", "fast.sparse_classes.alpha_runs", "of class {k} grows without", "{k} grows"),
     ("identity/nested-ep/inner_ends", "reference.riihimaki2013.inner_ep", "change, True, n_imp", "True, change, n_imp"),
     ("identity/nested-ep/inner_ends", "reference.riihimaki2013.qep", "precision, 0.0), loc", "precision, -1.0), loc"),
