@@ -26,7 +26,6 @@ from scipy.linalg.blas import dsyrk
 
 from fast.core import inputs
 from fast.core.declare import option, takes_values
-from fast.core.ending import ended, reached
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
@@ -43,8 +42,9 @@ from fast.one_latent.site_gradients import add_outer, sparse_site_gradients
 from fast.one_latent.sites import cavity, log_site_scale
 from fast.solve.adam import AdamState, Packing, adam_step
 from fast.solve.minibatch import index_lists
-from fast.solve.natural import factor_precision, moments, move_kernel
+from fast.solve.natural import Moments, factor_precision, moments, move_kernel
 from fast.solve.site_iteration import site_gap
+from fast.solve.steps import Ended, Stepping, run_steps
 from fast.solve.stopping import Falling, converged_parameters, parameter_change
 
 
@@ -303,6 +303,70 @@ def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
         yield from np.array_split(rng.permutation(n), -(-n // batch_size))
 
 
+class _Steps(Stepping):
+    """Sites of a batch, then the prior where it is learned."""
+
+    def __init__(self, run: SiteRun, packing: Packing, indices: Iterator[IntArray], options: EPGPCSteps) -> None:
+        self.run, self.packing, self.indices, self.options = run, packing, indices, options
+        self.adam, self.falling = AdamState.start(packing.size), Falling(run.y_sign.size)
+        self.estimates: list[float] = []
+        self.changes: deque[float] = deque(maxlen=options.window)
+        self.before: Moments | None = None
+
+    def draw(self) -> IntArray:
+        return next(self.indices)
+
+    def step(self, batch: IntArray) -> float:
+        run, options = self.run, self.options
+        estimate = float("nan")
+        if not options.parallel:
+            run.step_in_order(batch, run.view(batch), options.damping)
+        batch = np.unique(batch)
+        view = run.view(batch)
+        if options.parallel:
+            run.step(batch, view, options.damping)
+        if options.trace or self.packing.size:
+            estimate = run.estimate(batch, view)
+        if self.packing.size:
+            self._move_kernel(batch, view)
+        if options.trace:
+            self.estimates.append(estimate)
+        self.iteration += 1
+        return estimate
+
+    def _move_kernel(self, batch: IntArray, view: View) -> None:
+        run, packing, options = self.run, self.packing, self.options
+        derivative = run.gradient(batch, view, packing) + packing.prior(run.hyper)[1]
+        if not np.isfinite(derivative).all():
+            raise ValueError("the gradient with respect to the prior is not finite")
+        move, self.adam = adam_step(derivative, self.adam, options.learning_rate)
+        hyper, Z = packing.parameters(packing.vector(run.hyper, run.Z) + move, run.hyper, run.Z)
+        assert Z is not None
+        good = (run.hyper, run.Z)
+        try:
+            run.move(hyper, Z, rebuild=(self.iteration + 1) % options.rebuild_every == 0)
+        except (ValueError, NotPositiveDefiniteError):
+            run.move(*good, rebuild=True)
+            raise
+
+    def stopped(self, estimate: float) -> Ended | None:
+        """The end where a rule asks for one."""
+        run, window, threshold = self.run, self.options.window, self.options.stop
+        if self.packing.size and self.falling.add(estimate):
+            return Ended(True, f"step {self.iteration}: the estimate of log Z_EP has been falling without end")
+        if not threshold:
+            return None
+        weights = solve_vector(run.factor, solve_vector(run.factor, run.sums.shift), transposed=True)
+        before, after = self.before, moments(run.chol_K, run.factor, weights)
+        if before is not None:
+            self.changes.append(parameter_change(before, after))
+        self.before = after
+        if len(self.changes) == window and converged_parameters(self.changes, window, threshold):
+            why = f"mean change of mean and covariance over {window} steps below {threshold:g}"
+            return Ended(False, why, converged=True)
+        return None
+
+
 @takes_values
 def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     """EP on mini-batches from sites at zero, and one pass over all data at the end for log Z_EP.
@@ -338,70 +402,21 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     steps = limit if options.n_steps is None else options.n_steps
     if options.batches is not None and steps > limit:
         raise ValueError(f"n_steps: found {steps}, expected at most {limit}, the number of batches")
-    site_file, trace, callback, window = options.site_file, options.trace, options.callback, options.window
+    site_file, callback = options.site_file, options.callback
     sites = np.zeros((2, n)) if site_file is None else np.memmap(site_file, np.float64, "w+", shape=(2, n))
-    threshold = options.stop or None
     run = SiteRun(X, y_sign, Z, hyper, sites, options.block_size)
-    adam, done = AdamState.start(packing.size), 0
-    estimates: list[float] = []
-    changes: deque[float] = deque(maxlen=window)
-    before, falling = None, Falling(n)
-    converged = diverged = False
-    reason = f"{steps} steps made"
-    while done < steps:
-        why = ended()
-        if why:
-            reason = f"{why}, {done} of {steps} steps made"
-            break
-        reached(f"step {done} of {steps}", estimates[-1] if estimates else float("nan"))
-        batch = next(indices)
-        estimate = float("nan")
-        try:
-            if not options.parallel:
-                run.step_in_order(batch, run.view(batch), options.damping)
-            batch = np.unique(batch)
-            view = run.view(batch)
-            if options.parallel:
-                run.step(batch, view, options.damping)
-            if trace or packing.size:
-                estimate = run.estimate(batch, view)
-            if packing.size:
-                derivative = run.gradient(batch, view, packing) + packing.prior(run.hyper)[1]
-                if not np.isfinite(derivative).all():
-                    raise ValueError("the gradient with respect to the prior is not finite")
-                move, adam = adam_step(derivative, adam, options.learning_rate)
-                new_hyper, new_Z = packing.parameters(packing.vector(run.hyper, run.Z) + move, run.hyper, run.Z)
-                assert new_Z is not None
-                good = (run.hyper, run.Z)
-                try:
-                    run.move(new_hyper, new_Z, rebuild=(done + 1) % options.rebuild_every == 0)
-                except (ValueError, NotPositiveDefiniteError):
-                    run.move(*good, rebuild=True)
-                    raise
-        except (ValueError, NotPositiveDefiniteError) as error:
-            diverged, reason = True, f"step {done + 1}: {error}"
-            break
-        done += 1
-        if trace:
-            estimates.append(estimate)
+    made = _Steps(run, packing, indices, options)
+
+    def after(estimate: float) -> Ended | None:
         if callback is not None:
-            callback(Progress(done, steps, estimate, run.n_improper, run.hyper, run))
-        if packing.size and falling.add(estimate):
-            diverged, reason = True, f"step {done}: the estimate of log Z_EP has been falling without end"
-            break
-        if threshold is not None:
-            weights = solve_vector(run.factor, solve_vector(run.factor, run.sums.shift), transposed=True)
-            after = moments(run.chol_K, run.factor, weights)
-            if before is not None:
-                changes.append(parameter_change(before, after))
-            before = after
-            if len(changes) == window and converged_parameters(changes, window, threshold):
-                converged = True
-                reason = f"mean change of mean and covariance over {window} steps below {threshold:g}"
-                break
+            callback(Progress(made.iteration, steps, estimate, run.n_improper, run.hyper, run))
+        return made.stopped(estimate)
+
+    end = run_steps(made, steps, after=after)
+    trace = np.array(made.estimates)
     tau, nu = run.precision, run.shift
     prepared = prepare(data, moved(prior, run.hyper, run.Z), Storage(block_size=options.block_size))
     last = sweep(prepared, tau, nu)
     gap = site_gap(tau, nu, last.target_precision, last.target_shift, last.sites.proj_var)
-    posterior = assemble(prepared, last, (tau, nu), np.array(estimates), gap, converged, run.n_improper)
-    return EPRun(posterior, np.array(estimates), done, run.n_improper, converged, diverged, reason)
+    posterior = assemble(prepared, last, (tau, nu), trace, gap, end.converged, run.n_improper)
+    return EPRun(posterior, trace.copy(), made.iteration, run.n_improper, end.converged, end.diverged, end.reason)

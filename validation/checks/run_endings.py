@@ -258,12 +258,9 @@ def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = []
     for method, kind, options in IN_STEPS:
         end, told = _run(context, method, kind, options, None)
-        trace = [] if end.trace is None else list(end.trace)
-        before = method == "epgpc"  # a step is told before it is made
-        values = [math.nan, *trace[:-1]] if before else trace or [math.nan] * 3
+        values = [math.nan] * 3 if end.trace is None or not len(end.trace) else end.trace
         expected = [
-            f"step {k + (not before)} of 3{'' if math.isnan(v) else f', objective {v:.6g}'}"
-            for k, v in enumerate(values)
+            f"step {k} of 3{'' if math.isnan(v) else f', objective {v:.6g}'}" for k, v in enumerate(values, start=1)
         ]
         wrong += [f"{method}: {told}"] * (told != expected)
     yield flaws(len(wrong), "; ".join(wrong) or f"{len(IN_STEPS)} runs in steps", "fast", "runs")

@@ -33,7 +33,7 @@ _PLANTED = (
     (_BRIDGE, "gibbs.evidence.bridge", "0.5 * (errors[0] + errors[1])", "0.5 * np.hypot(errors[0], errors[1])"),
     (_REFUSED, "fast.methods.epgpc_svi", "run.move(*good, rebuild=True)", "pass"),
     (_REFUSED, "fast.methods.epgpc_svi", "                rebuild = True", "                rebuild = False"),
-    (_REFUSED, "fast.methods.epgpc_svi", "packing.size and falling.add", "packing.size and not falling.add"),
+    (_REFUSED, "fast.methods.epgpc_svi", "packing.size and self.falling.add", "packing.size and not self.falling.add"),
     (_MIXING, "fast.sparse_classes.mixing", "0.0, count + 1, None", "0.0, count - 1, None"),
     (_MIXING, "fast.sparse_classes.mixing", "run.rebuild()\n        return Mixed(0, 0", "return Mixed(1, 0"),
     (_WAYS, _RUNS, "(q):\n            return False\n        self.rho", "(q):\n            self.rho"),
