@@ -112,6 +112,12 @@ class Operands(NamedTuple):
         return all_calls, self.called(told, beyond)
 
 
+def steps_made(run: Stepping, count: int = 1) -> None:
+    """Steps of a run, each on a batch of its own."""
+    for _ in range(count):
+        run.step(run.draw())
+
+
 def against_floor(
     bench: str,
     steps: Callable[[Any, Any, int, int, int, bool], Stepping],
@@ -131,7 +137,7 @@ def against_floor(
     for name, shared in (("a kernel for each class", False), ("one kernel", True)):
         run = steps(X, y, C, m, b, shared)
         least, calls = floor(C, m, b, d, shared)
-        ours, bare = best_of([lambda run=run: run.step(run.draw()), least], repeats)
+        ours, bare = best_of([partial(steps_made, run), least], repeats)
         yield Row(bench, f"{name}: C = {C}, d = {d}, m = {m}, batch {b}", 1e3 * ours, "ms", "", None)
         yield Row(bench, f"{name}: floor", 1e3 * bare, "ms", "", None, calls)
         yield Row(bench, f"{name}: ratio to the floor", ours / bare, "", "<= 1.7", ours / bare <= 1.7)
@@ -151,12 +157,7 @@ def against_n(
             X[begin : begin + len(part)] = part
             y[begin : begin + len(part)] = part[:, :3].argmax(axis=1)
         runs = [steps(X[:n], y[:n], 3, 50, 100, True) for n in sizes]
-
-        def several(run: Stepping) -> None:
-            for _ in range(20):
-                run.step(run.draw())
-
-        seconds = best_of([partial(several, run) for run in runs], 10)
+        seconds = best_of([partial(steps_made, run, 20) for run in runs], 10)
         for n, time in zip(sizes, seconds, strict=True):
             yield Row(bench, f"n = {n}", 1e3 * time / 20, "ms", "", None)
         ratio = seconds[-1] / seconds[0]

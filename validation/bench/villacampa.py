@@ -29,8 +29,7 @@ def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSt
     settings = settings_of(data.n, options, lbfgs=False)
     run = TiedRun(data, points, "all")
     steps = TrainingSteps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
-    for _ in range(5):
-        steps.step(steps.draw())
+    class_steps.steps_made(steps, 5)
     return steps
 
 

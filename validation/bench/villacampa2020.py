@@ -28,8 +28,7 @@ def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps
     options = apep.EnergyOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
     settings = settings_of(data.n, options, scheme="inner-approximate", optimizer="adam")
     steps = JointSteps(EnergyRun(data, points, Energy("apep", 0.5, data.n), 1e-3), settings)
-    for _ in range(5):
-        steps.step(steps.draw())
+    class_steps.steps_made(steps, 5)
     return steps
 
 
