@@ -41,7 +41,7 @@ from fast.one_latent.prior import SparsePrior, whiten
 from fast.one_latent.site_gradients import add_outer, sparse_site_gradients
 from fast.one_latent.sites import cavity, log_site_scale
 from fast.solve.adam import AdamState, Packing, adam_step
-from fast.solve.minibatch import index_lists
+from fast.solve.minibatch import epochs_of_indices, index_lists
 from fast.solve.natural import Moments, factor_precision, moments, move_kernel
 from fast.solve.site_iteration import site_gap
 from fast.solve.steps import Ended, Stepping, run_steps
@@ -289,20 +289,6 @@ class SiteRun:
             self.rebuild()
 
 
-def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
-    """Index lists without end: epoch by epoch a permutation cut into batches that differ by one in size at most.
-
-    Parameters
-    ----------
-    n : int             data
-    batch_size : int    at most
-    seed : int          order of the data
-    """
-    rng = np.random.default_rng(np.random.SeedSequence(seed))
-    while True:
-        yield from np.array_split(rng.permutation(n), -(-n // batch_size))
-
-
 class _Steps(Stepping):
     """Sites of a batch, then the prior where it is learned."""
 
@@ -395,7 +381,7 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     n, Z = y_sign.size, Z.copy()
     packing = Packing(options.learn, hyper, Z, options.hyperprior)
     if options.batches is None:
-        indices, limit = drawn_batches(n, options.rows, options.seed), 10 * -(-n // options.rows)
+        indices, limit = epochs_of_indices(n, options.rows, options.seed), 10 * -(-n // options.rows)
     else:
         listed = index_lists("batches", options.batches, n)
         indices, limit = iter(listed), len(listed)

@@ -1,4 +1,6 @@
-"""Mini-batches from arrays, memory maps or blocks: shuffled, every datum once an epoch, nothing of length n held.
+"""Mini-batches: every draw of them, as rows or as indices.
+
+Rows come from arrays, memory maps or blocks: shuffled, every datum once an epoch, nothing of length n held.
 
 Blocks of consecutive rows are read in random order until a pool of some thousand rows is full; the pool is shuffled and
 cut into batches. The order of the blocks is a keyed bijection of 0 .. count - 1, evaluated where it is needed: neither
@@ -7,6 +9,9 @@ ceil(n / batch_size) batches whose sizes differ by one at most: no small last ba
 
 Mixing is that of a pool: rows of one batch come from at most pool_size / block_size random places of the data. A plain
 iterable is read in its own order, which then has to be random enough.
+
+A method that keeps something of each datum, as sites, asks for indices: epoch by epoch in the order of a permutation,
+or each batch by itself.
 """
 
 from __future__ import annotations
@@ -277,6 +282,32 @@ class Listed:
     def restore(self, state: IntArray) -> None:
         """Continue where `state` was taken."""
         self._next = int(state[0])
+
+
+def epochs_of_indices(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
+    """Index lists without end: epoch by epoch a permutation cut into batches that differ by one in size at most.
+
+    Parameters
+    ----------
+    n : int             data
+    batch_size : int    at most
+    seed : int          order of the data
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    while True:
+        yield from np.array_split(rng.permutation(n), -(-n // batch_size))
+
+
+def random_indices(n: int, batch_size: int, rng: np.random.Generator) -> IntArray:
+    """A batch without repetition, sorted. Time O(batch) for large n.
+
+    Parameters
+    ----------
+    n : int             data
+    batch_size : int    wanted
+    rng                 source
+    """
+    return np.unique(rng.choice(n, min(batch_size, n), replace=False))
 
 
 def index_lists(name: str, batches: Sequence[Any], n: int) -> list[IntArray]:

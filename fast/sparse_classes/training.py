@@ -31,7 +31,7 @@ from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
 from fast.solve.lbfgs import Best, Place, Round, maximise
-from fast.solve.minibatch import index_lists
+from fast.solve.minibatch import index_lists, random_indices
 from fast.solve.steps import Saving, Stepping, run_steps
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import ImproperCavityError, SiteRun, Swept
@@ -248,18 +248,6 @@ def adaptive_step(gradient: FloatArray, state: AdaptiveState) -> tuple[FloatArra
     return rates * gradient, AdaptiveState(rates, gradient)
 
 
-def drawn(n: int, batch_size: int, rng: np.random.Generator) -> IntArray:
-    """A batch without repetition, sorted. Time O(batch) for large n.
-
-    Parameters
-    ----------
-    n : int             data
-    batch_size : int    wanted
-    rng                 source
-    """
-    return np.unique(rng.choice(n, min(batch_size, n), replace=False))
-
-
 def settings_of(n: int, options: Options, *, lbfgs: bool = True, q_steps: bool = False, **rules: Any) -> Settings:
     """What a run does: options, with what they leave open filled in and what does not go together refused by name.
 
@@ -458,7 +446,7 @@ class Batches:
         """
         if self.settings.batches is not None:
             return self.settings.batches[iteration]
-        return None if self.settings.batch_size is None else drawn(self.n, self.settings.batch_size, self.rng)
+        return None if self.settings.batch_size is None else random_indices(self.n, self.settings.batch_size, self.rng)
 
     def arrays(self) -> dict[str, Any]:
         """State of the draws."""

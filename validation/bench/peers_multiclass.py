@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from fast.core.values import Data as Rows
 from fast.core.values import Prior
 from fast.methods import apep, sep, vi_robust
+from fast.solve.minibatch import random_indices
 from fast.sparse_classes.inference import predict_robust
-from fast.sparse_classes.training import Progress, drawn
+from fast.sparse_classes.training import Progress
 from validation import datasets
 from validation.bench import villacampa, villacampa2020
 from validation.bench.gpflow_steps import NaturalSteps
@@ -335,7 +336,7 @@ def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> 
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
     going = True
     while going and not steps.hopeless:
-        rows = drawn(data.X.shape[0], data.batch_size, rng)
+        rows = random_indices(data.X.shape[0], data.batch_size, rng)
         if steps.attempt(lambda rows=rows: model.step(data.X[rows], data.y[rows])):  # type: ignore[misc]
             going = watch.after(lambda: np.asarray(model.predict(data.X_test)))
     return watch.curve._replace(n_halved=steps.halved)
@@ -467,7 +468,7 @@ def _stepping(name: str, data: Data) -> Callable[[], object]:
         model.gamma.assign(1e-4)
 
         def theirs() -> None:
-            rows = drawn(n, data.batch_size, rng)
+            rows = random_indices(n, data.batch_size, rng)
             model.step(data.X[rows], data.y[rows])
 
         return theirs

@@ -166,18 +166,17 @@ def _epochs_by_default() -> int:
 
 
 def _wrong_lists() -> int:
-    from fast.methods.epgpc_svi import drawn_batches
-    from fast.sparse_classes.training import drawn
+    from fast.solve.minibatch import epochs_of_indices, random_indices
 
     wrong = 0
     for n, batch in ((8, 3), (9, 3), (5, 8)):
         rng = np.random.default_rng(2)
-        lists = [drawn(n, batch, rng) for _ in range(60)]
+        lists = [random_indices(n, batch, rng) for _ in range(60)]
         wrong += sum(len(set(part.tolist())) != min(n, batch) for part in lists)
         wrong += set(np.concatenate(lists).tolist()) != set(range(n))
         if n > batch:
             wrong += len({tuple(part) for part in lists}) < 10
-        source = drawn_batches(n, batch, 4)
+        source = epochs_of_indices(n, batch, 4)
         visited = []
         for _ in range(_EPOCHS):
             parts = [next(source) for _ in range(-(-n // batch))]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fast.solve.minibatch import Listed, Shuffled, permuted
+from fast.solve.minibatch import Listed, Shuffled, epochs_of_indices, permuted, random_indices
 
 
 def numbered(n):
@@ -181,3 +181,27 @@ def test_a_bad_row_is_named_by_its_number_when_its_block_is_read():
 def test_bad_index_lists_are_named_by_their_number(batches, text):
     with pytest.raises(ValueError, match=text):
         Listed(*numbered(20), batches)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(8, 3), (9, 3), (5, 8), (1, 1)])
+def test_epochs_of_indices_hold_every_datum_once_in_batches_of_nearly_one_size(n, batch_size):
+    batches, again = epochs_of_indices(n, batch_size, 4), epochs_of_indices(n, batch_size, 4)
+    orders = []
+    for _ in range(3):
+        epoch = [next(batches) for _ in range(-(-n // batch_size))]
+        np.testing.assert_array_equal(np.concatenate(epoch), np.concatenate([next(again) for _ in epoch]))
+        assert sorted(np.concatenate(epoch).tolist()) == list(range(n))
+        assert max(part.size for part in epoch) - min(part.size for part in epoch) <= 1
+        orders.append(tuple(np.concatenate(epoch).tolist()))
+    assert n < 8 or len(set(orders)) == 3
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(8, 3), (5, 8), (40, 11)])
+def test_random_indices_are_sorted_without_repetition_and_go_on_with_their_generator(n, batch_size):
+    rng = np.random.default_rng(2)
+    batches = [random_indices(n, batch_size, rng) for _ in range(60)]
+    for batch in batches:
+        assert batch.size == min(n, batch_size)
+        assert (np.diff(batch) > 0).all()
+    assert set(np.concatenate(batches).tolist()) == set(range(n))
+    assert n <= batch_size or len({tuple(batch.tolist()) for batch in batches}) > 10
