@@ -194,6 +194,7 @@ class Run(Stepping):
     changes: deque[float] = field(default_factory=deque)
     previous: Moments | None = None
     measured: float = float("nan")  # change of the global parameters in the last step
+    fell: bool = False  # the bound has been falling without end
     growing = ("rates", "elbos", "scores", "changes")
 
     def view(self, batch: Batch) -> View:
@@ -307,6 +308,7 @@ class Run(Stepping):
         if self.settings.trace:
             self.elbos.append(value)
         self.measured = self.change()
+        self.fell = bool(self.packing.size) and self.falling.add(value)
         if self._scored:
             assert self.score is not None
             self.scores.append(self.score(self.state))
@@ -324,7 +326,7 @@ class Run(Stepping):
             settings.callback(
                 Progress(self.iteration, n_steps, self.rates[-1], value, self.measured, hyper, replace(now))
             )
-        if self.packing.size and self.falling.add(value):
+        if self.fell:
             return Ended(True, f"step {self.iteration}: the estimate of the bound has been falling without end")
         stop, window = settings.stop, settings.window
         if stop is not None and np.isfinite(self.measured) and converged_parameters(self.changes, window, stop):

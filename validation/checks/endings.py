@@ -6,7 +6,12 @@ against its own sentence, on sequences that the judge makes: geometric series, l
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +214,25 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             right &= result.reason == f"step {end}: the estimate of the bound has been falling without end"
         why = f"a fall of {fall:g} nat a datum and step, learning {learn}: ends at {end or 200}"
         yield flaws(not right, why, "fast", "ends elsewhere")
+
+    # cut off in step 105, continued from the checkpoint of step 100: the watch has seen as many estimates
+    def cut(progress: Any) -> None:
+        if progress.iteration == 105:
+            raise KeyboardInterrupt
+
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Settings(
+            200, 0.5, ("variance",), 1e-9, stop=None, checkpoint=Path(folder, "run.npz"), checkpoint_every=10
+        )
+        steep = Sinking(0.01)
+        with contextlib.suppress(KeyboardInterrupt):
+            source = Listed(asked.X, asked.y, everything * 200)
+            stochastic_ascent(source, steep, hyper, asked.Z[0], replace(saved, callback=cut))
+        steep._looks = 100
+        result = stochastic_ascent(Listed(asked.X, asked.y, everything * 200), steep, hyper, asked.Z[0], saved)
+    yield flaws(
+        len(result.rates) != 120 or not result.diverged, "continued: ends at 120 as well", "fast", "ends elsewhere"
+    )
 
 
 # -- the peak that a sampler starts from --------------------------------------------------------------------------
