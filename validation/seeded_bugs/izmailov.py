@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,8 @@ def _without_square(original: Any) -> Any:
 
 
 def _thrown_away(original: Any) -> Any:
-    def alternate(state: Any, second: Any, **options: Any) -> Any:
-        return original(state, lambda state: second(state)._replace(prior=state.prior), **options)
+    def alternate(state: Any, second: Any, *rules: Any, **options: Any) -> Any:
+        return original(state, lambda state: second(state)._replace(prior=state.prior), *rules, **options)
 
     return alternate
 
@@ -157,7 +158,9 @@ _JJ = (
         "stops-early",
         "the stages stop once the bound changes by less than a hundredth",
         "fast.methods.vi_jj:alternate",
-        lambda original: lambda *args, **options: original(*args, **{**options, "tolerance": 1e-2}),
+        lambda original: (
+            lambda state, second, rules, **options: original(state, second, replace(rules, tolerance=1e-2), **options)
+        ),
         "identity/{}/learned",
         problems=_LEARNING,
     ),

@@ -33,8 +33,8 @@ def _unlearned_noise(original: Any) -> Any:
 
 
 def _no_bias(original: Any) -> Any:
-    def step(gradient: Any, state: Any, learning_rate: float) -> Any:
-        correct = original(gradient, state, learning_rate)
+    def step(*arguments: Any, **options: Any) -> Any:
+        correct = original(*arguments, **options)
         return correct._replace(step=0.9 * correct.step)
 
     return step
@@ -56,7 +56,7 @@ _STEPS = (
             method,
             "learning-derivative-halved",
             "half of the gradient in the logarithms is forgotten: Adam hardly sees it, a search does",
-            "fast.sparse_classes.training:ClassPacking.derivative",
+            "fast.sparse_classes.training:ClassPacking.gradient",
             _halved,
             f"identity/{method}/paths",
         )
@@ -74,7 +74,7 @@ _STEPS = (
         "label-regression",
         "noise-not-learned",
         "the noise has zero gradient, so it stays where it is",
-        "fast.sparse_classes.training:ClassPacking.derivative",
+        "fast.sparse_classes.training:ClassPacking.gradient",
         _unlearned_noise,
         ("identity/label-regression/paths", "limit/label-regression/search_end"),
     ),
@@ -108,7 +108,7 @@ _SEARCHES = (
         "svgpc",
         "search-ends-on-a-derivative",
         "the search is content with derivatives of a third and says that it has converged",
-        "fast.methods.svgpc:maximise",
+        "fast.one_latent.learning:maximise",
         lambda original: (
             lambda *arguments, **options: original(*arguments, **{**options, "max_iterations": 2})._replace(
                 converged=True
@@ -154,8 +154,8 @@ def _last_left(original: Any) -> Any:
 
 
 def _keeps_bad(original: Any) -> Any:
-    def parameters(self: Any, vector: Any, hyper: Any, Z: Any) -> Any:
-        return original(self, np.clip(vector, -20.0, 20.0), hyper, Z)
+    def parameters(self: Any, vector: Any, *where: Any, **options: Any) -> Any:
+        return original(self, np.clip(vector, -20.0, 20.0), *where, **options)
 
     return parameters
 

@@ -54,7 +54,9 @@ FAULTS = (
         "the auxiliary values are drawn from half of their prior covariance",
         "gibbs.models.multinomial_probit:bounce_move",
         lambda original: (
-            lambda rng, auxiliary, cov, chol_cov, y: original(rng, auxiliary, 0.5 * cov, np.sqrt(0.5) * chol_cov, y)
+            lambda rng, auxiliary, cov, chol_cov, *more, **options: original(
+                rng, auxiliary, 0.5 * cov, np.sqrt(0.5) * chol_cov, *more, **options
+            )
         ),
     ),
     _bug(

@@ -24,8 +24,8 @@ def _unscaled(original: Any) -> Any:
 
 def _uncorrected(original: Any) -> Any:
     # without bias correction the running means start near zero: a tenth of the derivative, a thousandth of its square
-    def step(gradient: Any, state: Any, learning_rate: float) -> Any:
-        correct = original(gradient, state, learning_rate)
+    def step(*arguments: Any, **options: Any) -> Any:
+        correct = original(*arguments, **options)
         t = correct.state.iteration
         return correct._replace(step=correct.step * (1.0 - 0.9**t) / np.sqrt(1.0 - 0.999**t))
 

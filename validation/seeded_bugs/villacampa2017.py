@@ -32,8 +32,8 @@ def _without_cond_var(original: Any) -> Any:
 
 
 def _without_log_integral(original: Any) -> Any:
-    def integral(side: Any, c1: Any, c2: Any) -> Any:
-        return original(side, c1, c2) - 0.5 * np.log(side.cavity_ratio)
+    def integral(side: Any, *arguments: Any) -> Any:
+        return original(side, *arguments) - 0.5 * np.log(side.cavity_ratio)
 
     return integral
 

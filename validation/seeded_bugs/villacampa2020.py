@@ -205,7 +205,7 @@ def _labels_exchanged(original: Any) -> Any:
 
 
 def _half_the_draws(original: Any) -> Any:
-    return lambda terms, axis: original(terms[: len(terms) // 2], axis=axis)
+    return lambda terms, *arguments, **options: original(terms[: len(terms) // 2], *arguments, **options)
 
 
 _DRAWS = ("exactness/bb-alpha/draws",)
