@@ -69,7 +69,7 @@ def watched(*places: Place) -> Iterator[list[str]]:
         yield calls
 
 
-def _asked(witness: str, label: str, places: Sequence[Place], questions: Iterable[Ask]) -> Iterable[Outcome]:
+def asked_in_order(witness: str, label: str, places: Sequence[Place], questions: Iterable[Ask]) -> Iterable[Outcome]:
     """Questions one after the other: the calls that each takes, and answers that are to agree.
 
     What is computed anew may differ from what was kept by rounding, of a billionth of the largest number at most.
@@ -135,7 +135,7 @@ def _passes(words: str) -> Iterable[Outcome]:
     enough, short = limited(many.X, held), limited(many.X, held - 1)
     elsewhere = limited(Elsewhere(many.X.shape, many.X.dtype), 10 * held)
     why = f"{words}: passes over {size} blocks that take {held} bytes"
-    yield from _asked("fast", why, [(InducingClasses, "view")], (
+    yield from asked_in_order("fast", why, [(InducingClasses, "view")], (
         Ask("first pass", size, passed(enough, points), "rows"),
         Ask("second pass", 0, passed(enough, points), "rows"),
         Ask("a pass that needs k(X, Z)", 0, passed(enough, points, with_cross=True), "cross"),
@@ -170,7 +170,7 @@ def _lists(words: str) -> Iterable[Outcome]:
 
         return ask
 
-    yield from _asked("fast", f"{words}: listed rows", [(InducingClasses, "view")], (
+    yield from asked_in_order("fast", f"{words}: listed rows", [(InducingClasses, "view")], (
         Ask("listed rows", 1, taken(points, batch), "rows"),
         Ask("the same rows", 0, taken(points, batch), "rows"),
         Ask("with k(X, Z)", 1, taken(points, batch, with_cross=True), "cross"),
@@ -250,7 +250,7 @@ def _half_solved(points: Any, X: Array) -> Iterable[Outcome]:
         for k in range(C)
     ]
     solves = [(projections, "solve_rows"), (projections, "invert_lower")]
-    yield from _asked("fast", f"rows of a batch and of many, {C} classes, shared: {points.shared}", solves, (
+    yield from asked_in_order("fast", f"rows of a batch and of many, {C} classes, shared: {points.shared}", solves, (
         *definition,
         Ask("moments by definition", 0, partial(moments, few), "moments"),
         product(few, 0, 2, "rows that were not projected"),
@@ -277,7 +277,7 @@ def _half_solved(points: Any, X: Array) -> Iterable[Outcome]:
     used = len(pickle.dumps(q))
     yield flaws(used > bare, f"pickled in {bare} bytes, after questions in {used}", "fast", "sizes")
     moved = pickle.loads(pickle.dumps(q))
-    yield from _asked("fast", "a pickled copy", solves, (
+    yield from asked_in_order("fast", "a pickled copy", solves, (
         Ask("projections", C, lambda: moved.project(few), "moments"),
         Ask("a covariance", 1, lambda: moved.covariance(0), "S"),
         Ask("before it was pickled", 0, lambda: q.covariance(0), "S"),
@@ -327,7 +327,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     def held() -> Any:
         return run.restore(run.state(), near.hyper, near.Z, False)
 
-    yield from _asked("fast", "cavities of tied factors", [(sep, "tied_cavity")], (
+    yield from asked_in_order("fast", "cavities of tied factors", [(sep, "tied_cavity")], (
         Ask("cavity", 1, cavity),
         Ask("once more", 0, cavity),
         Ask("log Z", 0, run.log_evidence),
@@ -344,7 +344,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     ))  # fmt: skip
     # conditions of K_ZZ are estimated where a run begins, not in its steps; residuals of steps where somebody asks
     estimates = [(projections, "cholesky"), (sep, "tied_change")]
-    yield from _asked("fast", "conditions of K_ZZ and residuals of steps", estimates, (
+    yield from asked_in_order("fast", "conditions of K_ZZ and residuals of steps", estimates, (
         Ask("where a run begins", 3, lambda: len(_points(many).chol_K)),
         Ask("in a step", 0, lambda: len(_points(many, in_a_step=True).chol_K)),
         Ask("other priors", 0, lambda: run.move(points.hyper, points.Z)),
@@ -354,7 +354,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         Ask("a step", 0, lambda: run.refresh(batch).n_improper),
         Ask("a step, its residual", 1, residual),
     ))  # fmt: skip
-    yield from _asked("fast", "a step of tied factors and of the priors", [(InducingClasses, "view")], (
+    yield from asked_in_order("fast", "a step of tied factors and of the priors", [(InducingClasses, "view")], (
         Ask("factors of a batch", 1, lambda: run.refresh(listed).n_improper),
         Ask("gradient of the same batch", 0, lambda: run.gradient(listed)),
         Ask("once more", 0, lambda: run.gradient(listed)),
@@ -370,7 +370,7 @@ def _energy_at(kind: str) -> Iterable[Outcome]:
     points, near = _points(asked), _points(asked, 1.1)
     run = EnergyRun(ClassData(asked.X, asked.y, 3), points, Energy(kind, 0.5, asked.n), 0.05)
     q, places = run.q, [(EnergyRun, "_point"), (Energy, "distributions")]
-    yield from _asked("fast", f"{kind}: the energy at a q", places, (
+    yield from asked_in_order("fast", f"{kind}: the energy at a q", places, (
         Ask("value by a pass", 1, run.log_evidence, "value"),
         Ask("gradient", 1, run.gradient, "gradient"),
         Ask("value and direction", 2, lambda: run.here.value, "value"),
@@ -383,7 +383,7 @@ def _energy_at(kind: str) -> Iterable[Outcome]:
     fresh = EnergyRun(run.data, points, run.energy, 0.05)
     fresh.begin_at(run.q)
     yield flaws(run.q is q, f"{kind}: no step from the prior", "fast", "places")
-    yield from _asked("fast", f"{kind}: the energy after a step", places, (
+    yield from asked_in_order("fast", f"{kind}: the energy after a step", places, (
         Ask("value", 0, run.log_evidence, "value"),
         Ask("value by a pass", 1, fresh.log_evidence, "value"),
         Ask("other priors", 0, lambda: run.move(near.hyper, near.Z)),

@@ -1,0 +1,45 @@
+"""The checks of what is kept of one latent function, of kernels, starts and visits, and a mistake in each."""
+
+import pytest
+
+_BLOCKS, _KERNELS = "identity/x-gpc/kept_blocks", "identity/svi/kept_kernels"
+_MATRICES, _STARTS = "identity/laplace/kept_matrices", "identity/nested-ep/starts_near_the_end"
+_ROWS, _HELD, _PATHS = (
+    "identity/svi/kept_rows",
+    "identity/vi-jj/kept_matrices",
+    "identity/gibbs-softmax/kept_references",
+)
+_SWEEP, _SEARCH = "fast.one_latent.quadratic_sweep", "fast.one_latent.quadratic_search"
+_ENGINES, _JJ = "fast.blockwise.engines", "reference.izmailov2016.algorithm1"
+_PLANTED = (
+    (_BLOCKS, _SWEEP, "self._seen.add(start)", "pass"),
+    (_BLOCKS, _SWEEP, "if 8 * padded(n) * m <= budget", "if 4 * padded(n) * m <= budget"),
+    (_BLOCKS, _SEARCH, "prior.block_size, prior.budget)", "prior.block_size, 0)"),
+    (_KERNELS, "fast.methods.svi", "self._kernel is None or logs.size", "True"),
+    (_KERNELS, "fast.methods.svgpc_svi", "self._asked = (latent_mean, latent_var)", "pass"),
+    (
+        _MATRICES,
+        "fast.full_classes.prior",
+        "total = gradient if total is None else total + gradient",
+        "total = gradient",
+    ),
+    (_STARTS, "fast.methods.laplace", "start=start)", "start=None)"),
+    (_ROWS, "fast.blockwise.batches", "self._last = wanted, _Rows(X, y)", "return _Rows(X, y)"),
+    (_ROWS, _ENGINES, "held.count, held.last = number + 1, sums", "held.count = number + 1"),
+    (_ROWS, _ENGINES, "if held.count == number:", "if True:"),
+    (_PATHS, "gibbs.models.softmax", "self._built[1] is not root", "False"),
+    (_HELD, _JJ, "held = None if learn else", "held = None if not learn else"),
+)
+_ASKED = sorted({row[0] for row in _PLANTED})
+# modules that have what they use of the planted one by name
+_IMPORTERS = {_ENGINES: ("fast.blockwise.batches",), _SWEEP: (_SEARCH,)}
+
+
+@pytest.mark.parametrize("asked", _ASKED)
+def test_healthy_witnesses_pass(reds, asked):
+    assert reds("kept_pieces", asked) == []
+
+
+@pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
+def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
+    assert reds("kept_pieces", asked, (module, old, new), _IMPORTERS.get(module, ()))
