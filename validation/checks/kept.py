@@ -92,7 +92,7 @@ def asked_in_order(witness: str, label: str, places: Sequence[Place], questions:
 # -- several classes -------------------------------------------------------------------------------------------------
 
 
-def _points(asked: Problem, scale: float = 1.0, *, in_a_step: bool = False) -> Any:
+def points_of(asked: Problem, scale: float = 1.0, *, in_a_step: bool = False) -> Any:
     """The inducing points of a problem."""
     from fast.core.hyper import class_hyper
     from fast.sparse_classes.projections import InducingClasses
@@ -117,7 +117,7 @@ def _passes(words: str) -> Iterable[Outcome]:
         def __getitem__(self, rows: Any) -> Any:
             return many.X[rows]
 
-    points, others = _points(many), _points(many)
+    points, others = points_of(many), points_of(many)
     unlimited = ClassData(many.X, many.y, 3, block_size=64)
     views = [block.view for block in unlimited.blocks(points, with_cross=True)]
     size, held = len(views), sum(array.nbytes for view in views for array in (*view.rows, *view.K_XZ))
@@ -161,7 +161,7 @@ def _lists(words: str) -> Iterable[Outcome]:
 
     many = tiny(words)
     data = ClassData(many.X, many.y, 3, block_size=64)
-    points, others, batch, same = _points(many), _points(many), np.array([3, 140, 7]), np.array([3, 140, 7])
+    points, others, batch, same = points_of(many), points_of(many), np.array([3, 140, 7]), np.array([3, 140, 7])
 
     def taken(points: Any, batch: Any, **named: Any) -> Callable[[], Any]:
         def ask() -> Any:
@@ -187,7 +187,7 @@ def _lists(words: str) -> Iterable[Outcome]:
     ))  # fmt: skip
     bare, used = len(pickle.dumps(ClassData(many.X, many.y, 3, block_size=64))), len(pickle.dumps(data))
     yield flaws(used > bare, f"{words}: pickled in {bare} bytes, after questions in {used}", "fast", "sizes")
-    fresh, passing = ClassData(many.X, many.y, 3), _points(many)
+    fresh, passing = ClassData(many.X, many.y, 3), points_of(many)
     fresh.take(passing, batch)
     fresh.forget()
     gone = weakref.ref(passing)
@@ -298,7 +298,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         lengthscales=many.lengthscales[:2], jitter=many.jitter[:2],
     )  # fmt: skip
     for asked in (many, shared, two):
-        yield from _half_solved(_points(asked), asked.X)
+        yield from _half_solved(points_of(asked), asked.X)
 
 
 @check(
@@ -313,8 +313,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.sparse_classes.projections import InducingClasses
 
     many = tiny("threshold errors many")
-    data, points = ClassData(many.X, many.y, 3, block_size=64), _points(many)
-    near, batch, listed = _points(many, 1.1), np.array([3, 140, 7, 8]), np.array([70, 2, 9])
+    data, points = ClassData(many.X, many.y, 3, block_size=64), points_of(many)
+    near, batch, listed = points_of(many, 1.1), np.array([3, 140, 7, 8]), np.array([70, 2, 9])
     run = sep.TiedRun(data, points, "class")
 
     def cavity() -> Any:
@@ -345,8 +345,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     # conditions of K_ZZ are estimated where a run begins, not in its steps; residuals of steps where somebody asks
     estimates = [(projections, "cholesky"), (sep, "tied_change")]
     yield from asked_in_order("fast", "conditions of K_ZZ and residuals of steps", estimates, (
-        Ask("where a run begins", 3, lambda: len(_points(many).chol_K)),
-        Ask("in a step", 0, lambda: len(_points(many, in_a_step=True).chol_K)),
+        Ask("where a run begins", 3, lambda: len(points_of(many).chol_K)),
+        Ask("in a step", 0, lambda: len(points_of(many, in_a_step=True).chol_K)),
         Ask("other priors", 0, lambda: run.move(points.hyper, points.Z)),
         Ask("where a run without steps goes on", 3, held),
         Ask("where steps go on", 0, lambda: run.restore(run.state(), points.hyper, points.Z, True)),
@@ -367,7 +367,7 @@ def _energy_at(kind: str) -> Iterable[Outcome]:
     from fast.sparse_classes.data import ClassData
 
     asked = tiny("threshold errors")
-    points, near = _points(asked), _points(asked, 1.1)
+    points, near = points_of(asked), points_of(asked, 1.1)
     run = EnergyRun(ClassData(asked.X, asked.y, 3), points, Energy(kind, 0.5, asked.n), 0.05)
     q, places = run.q, [(EnergyRun, "_point"), (Energy, "distributions")]
     yield from asked_in_order("fast", f"{kind}: the energy at a q", places, (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Context, Outcome, check, flaws
-from validation.checks.kept import Ask, asked_in_order, watched
+from validation.checks.kept import Ask, asked_in_order, points_of, watched
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
@@ -283,6 +284,22 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield flaws(late or not warm.converged, why, "fast", "iterations")
         yield flaws(not kept or not far < 1e-6, f"{module.__name__}: mean apart by {far:.1e}", "fast", "answers")
 
+    # a start that nobody named is zero, and what of a datum's inner sites was reached counts where they take one step
+    n = (few.n, 3)
+    inner = np.zeros((few.n, 2))
+    zeros = (inner, inner), nested_iep.Warm((np.zeros(n), np.zeros(n)), inner, inner), np.zeros(n), np.zeros(n[::-1])
+    for (module, start_of), zero in zip(rows, zeros, strict=True):
+        given: dict[str, Any] = {"inner": "incremental"} if module is nested_iep else {}
+        one = type(module.DEFAULTS)(max_iterations=1, **given)
+        first, named = module.converge(prior, one), module.converge(prior, one, start=zero)
+        same = np.array_equal(first.latent_mean, named.latent_mean)
+        end = module.converge(prior, type(module.DEFAULTS)(tolerance=1e-10, **given))
+        step = module.converge(prior, one, start=start_of(end))
+        size = np.abs(end.latent_mean).max()
+        near, far = (float(np.abs(other.latent_mean - end.latent_mean).max() / size) for other in (step, first))
+        why = f"{module.__name__}: the mean after a step from the end {near:.1e} from there, from zero {far:.1e}"
+        yield flaws(not same or not near < 1e-6 < far, why, "fast", "steps")
+
 
 def _arrays(start: Any) -> list[Array]:
     """Copies of all arrays of a start."""
@@ -290,6 +307,154 @@ def _arrays(start: Any) -> list[Array]:
         return [start.copy()]
     parts = start if isinstance(start, tuple) else tuple(vars(start).values())
     return [array for part in parts for array in _arrays(part)]
+
+
+@check(
+    "identity/x-gpc/searches_go_on",
+    paper="wenzel2019",
+    question="Does each run of a search start where the one before ended, and is no place evaluated twice?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.results import Gradients
+    from fast.core.values import Prior, checked_hyper
+    from fast.one_latent.learning import WarmSearch
+    from fast.solve.adam import Packing
+
+    hyper = checked_hyper(Prior(1.7, np.array([0.9]), 0.2, 1e-3), 1)
+    starts: list[Any] = []
+    places: list[float] = []
+
+    def run(there: Any, Z: Any, start: Any) -> Any:
+        starts.append(start)
+        places.append(float(there.variance))
+        return len(starts), float(there.variance)
+
+    def objective(end: Any) -> tuple[float, Any]:
+        """Of the logarithm of the variance, five times as large at its maximum."""
+        away = np.log(end[1] / 8.5)
+        return float(np.cos(away) - 0.1 * away**2), Gradients(
+            float(-np.sin(away) - 0.2 * away) / end[1], np.zeros(1), 0.0, None
+        )
+
+    limits = SimpleNamespace(learning_iterations=50, learning_tolerance=1e-8)
+    search = WarmSearch(run, objective, lambda end: f"end of {end[0]}", "given")
+    posterior, learned = search.maximum(Packing(("variance",), hyper, None, None), limits)  # type: ignore[arg-type]
+    expected = ["given", *(f"end of {k}" for k in range(1, len(starts)))]
+    wrong = starts != expected or posterior[0] != len(starts) or len(starts) < 5
+    yield flaws(wrong, f"runs that start at {starts[:3]} ...", "fast", "starts")
+    again = len(places[:-1]) - len(set(places[:-1]))
+    counts = learned.n_evaluations, len(starts) - 1
+    yield flaws(again or counts[0] != counts[1], f"(said, made): {counts} evaluations, {again} at a place seen before",
+                "fast", "evaluations")  # fmt: skip
+    gap = abs(np.log(learned.hyper.variance / 8.5)) + abs(np.log(posterior[1] / 8.5))
+    yield flaws(not gap < 1e-6 or not learned.converged, f"the maximum: {gap:.1e} away", "fast", "ends")
+
+
+@check(
+    "identity/sep/kept_products",
+    paper="villacampa2017",
+    question="Does a gradient pass over Z once for near blocks, by differences for far ones, and is it one sum?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.kernel import kernels
+    from fast.kernel.kernels import PreparedKernel
+    from fast.sparse_classes.projections import VectorJacobianProduct
+
+    def rows(weights: Array, cut: slice, k: int) -> Array:
+        return weights[k][cut].copy()
+
+    rng = np.random.default_rng(9)
+    for words in ("threshold", "threshold shared"):
+        few = tiny(words)
+        points = points_of(few)
+        X = few.X.copy()
+        X[5:, 0] += 90.0
+        weights, by_s = rng.standard_normal((3, len(X), points.m)), rng.standard_normal((len(X), 3))
+
+        def gradient(*cuts: slice, points: Any = points, X: Array = X, by_s: Array = by_s, W: Array = weights) -> Any:
+            product = VectorJacobianProduct(points)
+            for cut in cuts:
+                product.add(points.view(X[cut], with_cross=True), partial(rows, W, cut), by_s[cut])
+            return product.finish(lambda k: np.eye(points.m))
+
+        kinds, near, mixed, far = points.n_kinds, slice(0, 5), slice(3, 7), slice(5, 8)
+        places = [(kernels, "se_ard_vjp"), (PreparedKernel, "vjp_of_sums")]
+        yield from asked_in_order("fast", f"{words}: blocks one after the other", places, (
+            Ask("near", kinds, partial(gradient, near), "near"),
+            Ask("near, in two", kinds, partial(gradient, slice(0, 2), slice(2, 5)), "near"),
+            Ask("near, in three", kinds, partial(gradient, slice(0, 2), slice(2, 4), slice(4, 5)), "near"),
+            # without near blocks k(Z, Z) is a product of its own
+            Ask("far", 2 * kinds, partial(gradient, far), "far"),
+            Ask("far, in two", 3 * kinds, partial(gradient, slice(5, 6), slice(6, 8)), "far"),
+            Ask("all by differences", 2 * kinds, partial(gradient, slice(0, 8)), "all"),
+            Ask("near, then far", 2 * kinds, partial(gradient, near, far), "all"),
+            Ask("far, then near", 2 * kinds, partial(gradient, far, near), "all"),
+            Ask("near, both, far", 3 * kinds, partial(gradient, slice(0, 3), mixed, slice(7, 8)), "all"),
+            Ask("far twice, near twice", 3 * kinds, partial(gradient, slice(5, 6), slice(6, 8), slice(0, 2),
+                                                             slice(2, 5)), "all"),
+        ))  # fmt: skip
+
+
+@check(
+    "identity/ep/kept_beginnings",
+    paper="villacampa2017",
+    question="Are data read for q only where there are sites, and k(X, Z) kept of a batch only where priors move?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from scipy.stats import qmc
+
+    from fast.likelihood import sobol_rule
+    from fast.sparse_classes.data import ClassData
+    from fast.sparse_classes.ep import SiteRun, empty_sites
+    from fast.sparse_classes.pairwise_factors import Pairwise
+    from fast.sparse_classes.projections import InducingClasses
+    from fast.sparse_classes.stream import TiedStream
+
+    few = tiny("threshold")
+    data, points = ClassData(few.X, few.y, 3, memory_budget=0), points_of(few)
+    factors: Any = Pairwise()
+
+    def begun(fresh: bool) -> Any:
+        run = SiteRun(data, points, factors, empty_sites(factors, few.n, 3, None), fresh=fresh)
+        return run.q.precision
+
+    run = SiteRun(data, points, factors, empty_sites(factors, few.n, 3, None), fresh=True)
+    yield from asked_in_order("fast", "q from sites", [(InducingClasses, "view")], (
+        Ask("zero, as is known", 0, lambda: begun(True), "q"),
+        Ask("zero, as nobody knows", 1, lambda: begun(False), "q"),
+        Ask("anew, after the start", 1, run.rebuild),
+        Ask("of which all are zero", 0, lambda: run.q.precision, "q"),
+    ))  # fmt: skip
+
+    asked: list[dict[str, Any]] = []
+    view = InducingClasses.view
+
+    def looked(self: Any, X: Any, **named: Any) -> Any:
+        asked.append(named)
+        return view(self, X, **named)
+
+    with mock.patch.object(InducingClasses, "view", looked):
+        for learn in ((), ("variance",)):
+            TiedStream(points, count="class", learn=learn).step(few.X[:3], few.y[:3])
+    wrong = [one.get("with_cross", False) for one in asked] != [False, True]
+    yield flaws(wrong, f"one look at a batch each, priors held and moved: {asked}", "fast", "looks")
+
+    sobol_rule.uniform_points.cache_clear()
+    sobol_rule.normal_points.cache_clear()
+    yield from asked_in_order("fast", "points of a rule", [(qmc, "Sobol")], (
+        Ask("in three dimensions", 1, lambda: sobol_rule.normal_points(3, 64), "normal"),
+        Ask("once more", 0, lambda: sobol_rule.normal_points(3, 64), "normal"),
+        Ask("of the cube", 0, lambda: sobol_rule.uniform_points(3, 64), "cube"),
+        Ask("more", 1, lambda: sobol_rule.uniform_points(3, 128)),
+        Ask("in two", 1, lambda: sobol_rule.normal_points(2, 64)),
+        Ask("the first", 0, lambda: sobol_rule.uniform_points(3, 64), "cube"),
+    ))  # fmt: skip
+    # what everybody is given is not to be written to
+    shared = sobol_rule.normal_points(3, 64).flags.writeable + sobol_rule.uniform_points(3, 64).flags.writeable
+    yield flaws(shared, "points of a rule that may be written to", "fast", "arrays")
 
 
 # -- batches, samplers, the reference ----------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ _ROWS, _HELD, _PATHS = (
     "identity/vi-jj/kept_matrices",
     "identity/gibbs-softmax/kept_references",
 )
+_GO_ON, _PRODUCTS = "identity/x-gpc/searches_go_on", "identity/sep/kept_products"
+_BEGIN = "identity/ep/kept_beginnings"
 _SWEEP, _SEARCH = "fast.one_latent.quadratic_sweep", "fast.one_latent.quadratic_search"
 _ENGINES, _JJ = "fast.blockwise.engines", "reference.izmailov2016.algorithm1"
 _PLANTED = (
@@ -29,6 +31,10 @@ _PLANTED = (
     (_ROWS, _ENGINES, "if held.count == number:", "if True:"),
     (_PATHS, "gibbs.models.softmax", "self._built[1] is not root", "False"),
     (_HELD, _JJ, "held = None if learn else", "held = None if not learn else"),
+    (_GO_ON, "fast.one_latent.learning", "self.start = self.end_of(posterior)", "pass"),
+    (_GO_ON, "fast.one_latent.learning", "again += 1", "again += 0"),
+    (_PRODUCTS, "fast.sparse_classes.projections", "self._sums[kind] = sums", "pass"),
+    (_BEGIN, "fast.sparse_classes.stream", "with_cross=with_priors", "with_cross=True"),
 )
 _ASKED = sorted({row[0] for row in _PLANTED})
 # modules that have what they use of the planted one by name
