@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -404,6 +405,75 @@ def _energy_at(kind: str) -> Iterable[Outcome]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for kind in ("apep", "arpep", "rpapep"):
         yield from _energy_at(kind)
+
+
+@check(
+    "identity/gfitc/kept_steps",
+    paper="villacampa2017",
+    question="Are past sites kept for mixing where they are few enough, in memory, and sweeps enough are allowed?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.solve.mixing import Mixing
+    from fast.sparse_classes import fitc_latents, mixing
+    from fast.sparse_classes.data import ClassData
+    from fast.sparse_classes.ep import SiteRun
+    from fast.sparse_classes.pairwise_factors import Pairwise
+
+    few = tiny("threshold")
+    data, points = ClassData(few.X, few.y, 3), points_of(few)
+    for largest, mixed, steps in ((4 * 24, True, 3), (4 * 24 - 1, True, 0), (4 * 24, False, 0)):
+        with mock.patch.object(fitc_latents, "_LARGEST", largest), mock.patch.object(fitc_latents, "_PLAIN", 2):
+            run = fitc_latents.LatentRun(data, points, mixed=mixed)
+            with watched((Mixing, "step")) as calls:
+                for _ in range(5):
+                    run.refresh()
+                first = len(calls)
+                run.restore(run.state(), points.hyper, points.Z, False)
+                run.refresh()
+                later = len(calls) - first
+        why = f"96 numbers of 24 latent values, of {largest} that may be kept; mixed: {mixed}; 3 sweeps after two plain"
+        yield flaws(first != steps or later != (steps > 0), f"{why}: {first} mixed, {later} after a start", "fast",
+                    "steps")  # fmt: skip
+
+    with mock.patch.object(fitc_latents, "_PLAIN", 2):
+        used, other = (fitc_latents.LatentRun(data, points, mixed=True) for _ in range(2))
+        for _ in range(5):
+            used.refresh()
+        state = {name: array.copy() for name, array in used.state().items()}
+        for run in (used, other):
+            run.restore(state, points.hyper, points.Z, False)
+            for _ in range(3):
+                run.refresh()
+    gap = float(np.abs(used.sites - other.sites).max())
+    yield flaws(gap != 0.0, f"what came before a state is no part of it: sites apart by {gap:.1e}", "fast", "answers")
+
+    class Mapped(np.memmap):
+        """Sites that are in a file, as NumPy's type says it."""
+
+        def __new__(cls, shape: tuple[int, ...]) -> Any:
+            return np.zeros(shape).view(cls)
+
+        def __array_finalize__(self, obj: Any) -> None:
+            pass
+
+    factors: Any = Pairwise()
+    ordinary, mapped = (SiteRun(data, points, factors, sites) for sites in (np.zeros((4, 8, 3)), Mapped((4, 8, 3))))
+    rows = (
+        ("as many as may be kept", ordinary, 96, 8, True),
+        ("one too many", ordinary, 95, 8, False),
+        ("no sweep beyond the plain ones", ordinary, 96, 7, False),
+        ("in a file", mapped, 96, 8, False),
+        ("tied factors", SimpleNamespace(sites=ordinary.sites, may_mix=True), 96, 8, False),
+    )
+    wrong = []
+    with mock.patch.object(mixing, "_PLAIN", 7):
+        for what, run_of, largest, sweeps, expected in rows:
+            with mock.patch.object(mixing, "_LARGEST", largest):
+                wrong += [what] * (mixing.worth_mixing(run_of, sweeps) is not expected)
+        with mock.patch.object(SiteRun, "may_mix", False):
+            wrong += ["sites elsewhere"] * bool(mixing.worth_mixing(ordinary, 8))
+    yield flaws(len(wrong), "; ".join(wrong) or "96 numbers in all sites", "fast", "runs")
 
 
 def _fits(method: str) -> Iterable[Outcome]:

@@ -438,7 +438,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     with mock.patch.object(InducingClasses, "view", looked):
         for learn in ((), ("variance",)):
-            TiedStream(points, count="class", learn=learn).step(few.X[:3], few.y[:3])
+            TiedStream(points_of(tiny("threshold shared")), count="class", learn=learn).step(few.X[:3], few.y[:3])
     wrong = [one.get("with_cross", False) for one in asked] != [False, True]
     yield flaws(wrong, f"one look at a batch each, priors held and moved: {asked}", "fast", "looks")
 
