@@ -558,6 +558,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 return SimpleNamespace(residual=self.lengths[min(self.count, len(self.lengths)) - 1])
 
         def with_energy(energy: Any, way: list[Any] = way, lengths: Sequence[float] = lengths) -> Any:
+            if len(way) > 9:
+                raise ArithmeticError("a way without end")
             way.append(Easier(energy, lengths))
             return way[-1]
 
@@ -566,3 +568,182 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         visited = [(round(each.energy.alpha, 9), each.count) for each in way]
         rows.append((f"alpha of {alpha:.4g}: powers on the way and their steps", visited, wanted))
     yield _wrong(rows, "fast", "ways")
+
+
+# -- lines, boxes and what is refused ---------------------------------------------------------------------------------
+
+
+@check(
+    "identity/laplace-binary/shortest_steps",
+    paper="izmailov2016",
+    question="Which falls of an objective pass as rounding, and how often is a step of Newton's method halved at most?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood.quadratic_bounds import Expansion
+    from fast.methods import vi_taylor
+    from fast.one_latent import mode
+
+    n, eps = 4, float(np.finfo(np.float64).eps)
+    rows: list[tuple[str, object, object]] = []
+    # looks at the first point, at the full step, and at its halves down to 2^-41, the first below 2^-40
+    for falls, looks in ((50.0, 2), (100.0, 43)):
+        low = -100.0 - falls * eps * (n + 100.0)
+        count = [0]
+
+        def height(*_: Any, low: float = low, count: list[int] = count) -> float:
+            count[0] += 1
+            if count[0] > 200:
+                raise ArithmeticError("a step that is halved without end")
+            return -100.0 if count[0] == 1 else low
+
+        def likelihood(_: Array, latent: Array, height: Any = height) -> Expansion:
+            # the log joint is what the judge says; the prior's part of it is below 1e-17
+            return Expansion(np.full(n, height() / n), np.full(n, 1e-9), np.full(n, -1.0))
+
+        given: Any = SimpleNamespace(K=np.eye(n), y_sign=np.ones(n))
+        mode.find_mode(given, likelihood, tolerance=1e-300, max_iterations=1)
+        rows.append((f"a log joint of -100 that falls by {falls:g} roundings: looks", count[0], looks))
+        count[0] = 0
+        climb = vi_taylor.Objective(lambda p: (p[0] + 1.0,), height, lambda *_: 1.0)
+        vi_taylor.newton(climb, (np.zeros(1),), n, 1e-300, 1)
+        rows.append((f"an expansion's: looks where it falls by {falls:g} roundings", count[0], looks))
+    yield _wrong(rows, "fast", "steps")
+
+
+@check(
+    "limit/laplace/box_of_a_search",
+    paper="riihimaki2013",
+    question="May searches over full processes move a logarithm by log 1e4, joint ones by 20, and xi by any length?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyper import ClassGradients
+    from fast.core.values import Data, Prior
+    from fast.full_classes.learning import ClassSearch, search
+    from fast.full_classes.prior import prepare
+    from fast.methods import vi_jj
+    from fast.solve.lbfgs import End, Search
+
+    asked = tiny("threshold full")
+    prior = prepare(
+        Data(asked.X, asked.y, asked.n_classes), Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter)
+    )
+    for sign in (1.0, -1.0):
+
+        def rising(here: Any, sign: float = sign) -> tuple[float, ClassGradients]:
+            by = 3.0 * sign / here.hyper.variance
+            value = 3.0 * sign * float(np.log(here.hyper.variance / prior.hyper.variance).sum())
+            return value, ClassGradients(by, np.zeros((3, 2)), np.zeros(3))
+
+        end = search(prior, lambda here, _: here, rising, ClassSearch(learn=("variance",), max_iterations=60))
+        far = sign * np.log(end.hyper.variance / prior.hyper.variance)
+        gap = float(np.abs(far - np.log(1e4)).max())
+        yield Compared(gap, 1e-9, "an evidence that rises for ever: a factor 1e4", "fast", "definition",
+                       "of the logarithm")  # fmt: skip
+
+    binary = tiny("logit")
+    assert binary.Z is not None
+    boxes: list[tuple[Array, Any]] = []
+
+    def ended(search: Any, start: Array, _: Any, box: Any = None, *__: Any) -> End:
+        boxes.append((start, box))
+        search(start)
+        return End(search.best.vector, True, "a round of the judge")
+
+    alone = Prior(
+        binary.variance[0], binary.lengthscales[0], binary.noise[0], binary.jitter[0], binary.Z[0]
+    )  # fmt: skip
+    with mock.patch.object(Search, "round", ended):
+        vi_jj.fit_hybrid(
+            Data(binary.X, binary.y, 2), alone, vi_jj.JJHybridOptions(learn=("variance", "noise"), max_iterations=1)
+        )
+    joint = [(start, box) for start, box in boxes if start.size == 2 + len(binary.y)]
+    wrong = not joint
+    for start, (low, high) in joint:
+        reach = np.array([20.0, 20.0, *[np.inf] * len(binary.y)])
+        wrong |= bool(np.abs(np.where(np.isfinite(reach), start - low - reach, 0.0)).max() > 1e-9)
+        wrong |= bool(np.abs(np.where(np.isfinite(reach), high - start - reach, 0.0)).max() > 1e-9)
+        wrong |= bool(np.isfinite(low[2:]).any() or np.isfinite(high[2:]).any())
+    yield flaws(wrong, f"{len(joint)} joint searches of two parameters and {len(binary.y)} xi", "fast", "boxes")
+
+
+@check(
+    "identity/vi-robust/bounded_rates",
+    paper="villacampa2017",
+    question="Does an unguarded step move q by half of its scale at most, and by its rate where that is less?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes.robust_variational import bounded_rate
+
+    gap = 0.0
+    for residual in (0.0, 0.1, 4.9, 5.1, 9.9, 10.1, 1e6):
+        for rate in (0.1, 0.05, 1.0):
+            wanted = min(rate, 0.5 / residual) if residual else rate
+            gap = max(gap, abs(bounded_rate(residual, rate) / wanted - 1.0))
+    yield Compared(gap, 1e-15, "steps of all lengths at three rates", "fast", "definition")
+
+
+@check(
+    "identity/nested-ep/inner_sweeps",
+    paper="riihimaki2013",
+    question="Do inner runs make a thousand sweeps at most, and rest at 1e-12, or at rounding below 1e-9?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise.quadratic import estimated_distance
+    from fast.core.results import Differences
+    from fast.full_classes import inner_ep as inner
+
+    rows: list[tuple[str, object, object]] = []
+    for changes, sweeps in (
+        ([1.0], 1000),
+        ([1e-3, 1.1e-12, 0.9e-12], 3),
+        ([1e-3, 1.1e-9], 1000),
+        # the second is the best so far: six that are no less, and it rests
+        ([1e-3, 0.9e-9], 8),
+    ):
+        calls = [0]
+
+        def sweep(alpha: Array, beta: Array, q: Any, calls: list[int] = calls, changes: Sequence[float] = changes,
+                  **_: Any) -> Any:  # fmt: skip
+            change = np.full(1, changes[min(calls[0], len(changes) - 1)])
+            calls[0] += 1
+            return inner.InnerSites(alpha, beta, q.mean, q.cov, change, change, 1)
+
+        with mock.patch.object(inner, "sweep", sweep):
+            zero = np.zeros((1, 2))
+            end = inner.run(zero, zero, Differences(zero, np.eye(2)[None]))
+        rows.append((f"changes {changes}, the last for ever: sweeps", end.sweeps, sweeps))
+        rows.append(("calls", calls[0], sweeps))
+    yield _wrong(rows, "fast", "runs")
+
+    # sweeps in parts: ratios below 1e-9 are rounding's
+    gap = 0.0
+    for steps, rate in (([1.0, 0.5, 0.25, 9e-10, 8.9e-10], 0.5), ([1.0, 0.5, 0.25, 1.2e-9, 1.1e-9], 1.1 / 1.2)):
+        gap = max(gap, abs(estimated_distance(steps) * (1.0 - rate) / steps[-1] - 1.0))
+    yield Compared(gap, 1e-12, "the slowest ratio above 1e-9", "fast", "definition")
+
+
+@check(
+    "identity/laplace/most_classes",
+    paper="riihimaki2013",
+    question="Are more classes than any array could have rows refused by name, and no fewer?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.full_classes.prior import prepare
+
+    rows: list[tuple[str, object, object]] = []
+    # what comes next refuses inducing points, before anything of so many classes is made
+    prior = Prior(1.0, np.ones(1), 0.0, 1e-6, np.zeros((1, 1)))
+    for count, name in ((2, "Z"), (2**31 - 1, "Z"), (2**31, "n_classes")):
+        try:
+            prepare(Data(np.zeros((2, 1)), np.array([0, 1]), count), prior)
+            refused = "nothing"
+        except ValueError as error:
+            refused = str(error).partition(":")[0]
+        rows.append((f"{count} classes: refused", refused, name))
+    yield _wrong(rows, "fast", "refusals")

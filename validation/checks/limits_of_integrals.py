@@ -268,3 +268,28 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             trained = label_regression.fit(Data(asked.X, asked.y, asked.n_classes), prior).trained
         wrong = trained.converged is not wanted or (not wanted and trained.residual != doubt)
         yield flaws(wrong, f"a doubt of {doubt:g}: converged {trained.converged}", "fast", "ends")
+
+
+@check(
+    "limit/rpapep/nearly_sure_labels",
+    paper="villacampa2020",
+    question="Is log P/alpha of a label that is nearly sure exact where a small alpha magnifies what is left of 1?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.results import ScalarMoments
+    from fast.likelihood.power import powered_labels
+
+    # two classes: P = Phi(z), and 1 - P has all digits as Phi(-z); 1 - P on both sides of 1e-2, and tiny
+    z = np.array([0.3, 2.29, 2.36, 4.0, 6.0, 8.0, 12.0])
+    mean = np.stack([z * np.sqrt(2.0), np.zeros(z.size)], axis=1)
+    moments = ScalarMoments(mean, np.ones((z.size, 2)))
+    for alpha in (9e-4, 1e-8):
+        value = powered_labels(np.zeros(z.size, dtype=np.int64), moments, alpha, 0.0).value
+        # where 1 - P is not summed, it is that of log P to 1e-14 of one, of 1e-2 at least
+        gap = _gap(value, np.log1p(-ndtr(-z)) / alpha)
+        yield Compared(gap, 3e-12, f"alpha = {alpha:g}, 1 - P from .4 to 1e-33", "fast", "definition")
+    # 1.1e-3 is no longer magnified: log P has absolute digits only
+    value = powered_labels(np.zeros(z.size, dtype=np.int64), moments, 1.1e-3, 0.0).value
+    gap = float(np.abs(value - np.log1p(-ndtr(-z)) / 1.1e-3).max())
+    yield Compared(gap, 1e-11, "alpha = 1.1e-3: 1e-14 over alpha", "fast", "definition", "difference")

@@ -11,6 +11,7 @@ _PROBIT, _SERIES, _THIRD = (
 )
 _STEPS, _FAR_OUT = "limit/ep/narrow_and_wide_steps", "limit/laplace/truncated_far_out"
 _ROUNDED, _SURE = "limit/qep/sites_that_rounding_leaves", "limit/label-regression/sure_answers"
+_NEARLY = "limit/rpapep/nearly_sure_labels"
 _PLANTED = (
     (_PROBIT, "fast.likelihood.probit", "_SPLIT = 3.0", "_SPLIT = -3.0"),
     (_PROBIT, "fast.likelihood.probit", "_FAR = 12.0", "_FAR = -12.0"),
@@ -25,10 +26,11 @@ _PLANTED = (
     (_ROUNDED, "fast.full_classes.quadrature_tilt", "_SLIGHTLY_NEGATIVE = -1e-9", "_SLIGHTLY_NEGATIVE = -2e-9"),
     (_ROUNDED, "fast.full_classes.quadrature_tilt", "_SMALLEST_PIVOT = 1e-150", "_SMALLEST_PIVOT = -1e-150"),
     (_SURE, "fast.methods.label_regression", "SURE = 1e-8", "SURE = 2e-8"),
+    (_NEARLY, "fast.likelihood.power", "= 1e-3, 1e-2", "= 1e-3, -1e-2"),
 )
 
 
-@pytest.mark.parametrize("asked", [_PROBIT, _SERIES, _THIRD, _STEPS, _FAR_OUT, _ROUNDED, _SURE])
+@pytest.mark.parametrize("asked", sorted({row[0] for row in _PLANTED}))
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("limits_of_integrals", asked) == []
 
