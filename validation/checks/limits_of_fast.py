@@ -661,9 +661,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     joint = [(start, box) for start, box in boxes if start.size == 2 + len(binary.y)]
     wrong = not joint
     for start, (low, high) in joint:
-        reach = np.array([20.0, 20.0, *[np.inf] * len(binary.y)])
-        wrong |= bool(np.abs(np.where(np.isfinite(reach), start - low - reach, 0.0)).max() > 1e-9)
-        wrong |= bool(np.abs(np.where(np.isfinite(reach), high - start - reach, 0.0)).max() > 1e-9)
+        reach = np.concatenate([start - low, high - start])[[0, 1, start.size, start.size + 1]]
+        wrong |= bool(np.abs(reach - 20.0).max() > 1e-9)
         wrong |= bool(np.isfinite(low[2:]).any() or np.isfinite(high[2:]).any())
     yield flaws(wrong, f"{len(joint)} joint searches of two parameters and {len(binary.y)} xi", "fast", "boxes")
 

@@ -1,0 +1,250 @@
+"""Both sides of the numbers at which classifiers decide: what may pay, what is looked at, which errors are believed.
+
+Training is put aside: a stub answers in the place of the method, and what follows from its answer is documented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _wrong(rows: Iterable[tuple[str, object, object]], left: str, unit: str) -> Compared:
+    """Rows of what is asked, what came and what is documented; all are told, or those that differ."""
+    listed = list(rows)
+    differing = [f"{what}: {came}, expected {wanted}" for what, came, wanted in listed if came != wanted]
+    why = "; ".join(differing) or "; ".join(f"{what}: {came}" for what, came, _ in listed)
+    return flaws(len(differing), why, left, unit)
+
+
+class _Looked(Exception):  # noqa: N818 - nothing is wrong
+    """Carries what the judge has seen out of a fit."""
+
+
+@check(
+    "identity/x-gpc/limits_of_starts",
+    paper="wenzel2019",
+    question="Are lengthscales from 1e-50 to 1e50 taken, and do iterations count by 2e-4 nat a row?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core import ending
+    from fast.estimators import LaplaceClassifier, XGPClassifier
+
+    X = np.arange(12.0).reshape(6, 2)
+    rows: list[tuple[str, object, object]] = []
+    for length, taken in ((1e50, True), (1.5e50, False), (1e-50, True), (0.7e-50, False)):
+        model = XGPClassifier(lengthscales=length)
+        try:
+            came = bool(np.all(model._first_lengthscales(X, np.random.RandomState(0)) == length))
+        except ValueError as error:
+            came = not str(error).startswith("lengthscales: found")
+        rows.append((f"lengthscales {length:g}: taken", came, taken))
+    yield _wrong(rows, "fast", "starts")
+
+    def look(*_: Any, **__: Any) -> Any:
+        here = ending._present.get()
+        raise _Looked(np.nan if here is None else here.worth)
+
+    # of all rows; of the 400 that learning sees first, fewer where there are more classes
+    rng = np.random.default_rng(3)
+    for model, n, classes, counted in (
+        (XGPClassifier(), 30, 2, 30),
+        (LaplaceClassifier(), 600, 3, 600),
+        (LaplaceClassifier(), 601, 3, 400),
+        (LaplaceClassifier(), 400, 10, 400),
+        (LaplaceClassifier(), 401, 10, 267),
+    ):
+        inputs, labels = rng.standard_normal((n, 2)), np.arange(n) % classes
+        with mock.patch.object(type(model), "_train", look):
+            try:
+                model.fit(inputs, labels)
+                worth = np.nan
+            except _Looked as seen:
+                worth = float(seen.args[0])
+        why = f"{type(model).__name__} on {n} rows of {classes} classes: 2e-4 nat of {counted} that are looked at"
+        yield Compared(abs(worth / (2e-4 * counted) - 1.0), 1e-12, why, "fast", "definition")
+
+
+@check(
+    "identity/ep/worth_a_stage",
+    paper="villacampa2017",
+    question="Does training try lengthscales of each input where they may gain a nat, and on enough rows at once?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators._base import Fitted
+    from fast.estimators._hyper import HyperLearning
+
+    class Learner(HyperLearning):
+        """Training that gains nothing, and may gain so much."""
+
+        learn, prior, batches, most, functions = "auto", "weak", False, 0.0, 1
+
+        def __init__(self) -> None:
+            self.trained = 0
+
+        def _on_batches(self, n: int) -> bool:
+            return self.batches
+
+        def _functions(self) -> int:
+            return self.functions
+
+        def _most_gain(self, fitted: Any) -> float:
+            return self.most
+
+        def _log_prior(self, fitted: Any) -> float:
+            return 0.0
+
+        def _train(self, *_: Any) -> Any:
+            self.trained += 1
+            row: dict[str, Any] = dict.fromkeys(Fitted._fields, 0.0)
+            return Fitted(**row)
+
+    start: Any = SimpleNamespace(_replace=lambda **_: None)
+    rows: list[tuple[str, object, object]] = []
+    for most, times in ((0.9, 1), (1.1, 2)):
+        learner: Any = Learner()
+        learner.most = most
+        learner._in_stages(np.zeros((5, 3)), None, start, None, None)
+        rows.append((f"{most} nat to gain: trainings", learner.trained, times))
+    # on mini-batches there is one stage: with twenty rows for each lengthscale of each function it is that of each
+    for n, functions, each in ((59, 1, False), (60, 1, True), (179, 3, False), (180, 3, True)):
+        learner = Learner()
+        learner.batches, learner.functions = True, functions
+        learner._set_stage(np.zeros((n, 3)))
+        rows.append((f"{n} rows, {functions} functions of three inputs: each", learner._each_input, each))
+    yield _wrong(rows, "fast", "stages")
+
+
+@check(
+    "identity/vi-robust/believed_errors",
+    paper="villacampa2017",
+    question="Is the probability of a random label that of the bound where that is .2 to .9, and .01 where it is less?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators import RobustVIClassifier
+    from fast.estimators._base import Fitted
+    from fast.estimators._classes import ClassesClassifier, most_likely_errors
+
+    codes = np.arange(60) % 3
+    # of rows at which everything is on the wrong side: e = (n + 1)/(n + 2), epsilon = 3/2 of that, and at most .9
+    certain = np.full((60, 3), 0.1 / 3.0)
+    certain[np.arange(60), (codes + 1) % 3] += 0.9
+    came = most_likely_errors(certain, codes, 0.1)
+    yield Compared(abs(came - 0.9), 1e-15, "all labels are wrong", "fast", "definition", "difference")
+
+    rows: list[tuple[str, object, object]] = []
+    for likely, wanted in ((0.19, 0.01), (0.21, 0.21), (0.35, 0.35)):
+        # shares of the rest that make it likely, the row of either kind more taken off
+        wrong = (likely * 2.0 / 3.0 * 62.0 - 1.0) / 60.0
+        probabilities = np.full((60, 3), 0.1 / 3.0)
+        probabilities[np.arange(60), codes] += 0.9 * (1.0 - wrong)
+        probabilities[np.arange(60), (codes + 1) % 3] += 0.9 * wrong
+        used: list[float] = []
+
+        def train(self: Any, *_: Any, used: list[float] = used, probabilities: Array = probabilities) -> Any:
+            used.append(float(self.epsilon_))
+            row: dict[str, Any] = dict.fromkeys(Fitted._fields, 1)
+            posterior = SimpleNamespace(run=SimpleNamespace(q=None))
+            row |= {"posterior": posterior, "predict": lambda _: SimpleNamespace(probabilities=probabilities)}
+            return Fitted(**row)
+
+        model = RobustVIClassifier()
+        with (
+            mock.patch.object(ClassesClassifier, "_train", train),
+            mock.patch.object(ClassesClassifier, "_asks_ep", return_value=True),
+        ):
+            given: Any = None
+            model._train(np.zeros((60, 2)), codes, given, given, None)
+        rows.append((f"a likely error of {likely}: used", [round(each, 9) for each in used], [0.1, wanted]))
+    yield _wrong(rows, "fast", "errors")
+
+
+@check(
+    "identity/sep/affordable_sweeps",
+    paper="villacampa2017",
+    question="May sweeps at EP's parameters be more than are sure where C n m^2 is below 1e8, to ten thousand?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators import SEPClassifier
+
+    rows: list[tuple[str, object, object]] = []
+    # a hundred are sure of tied sites
+    for n, m, wanted in ((1000, 1000, 100), (1000, 100, 333), (100, 100, 3333), (100, 50, 10_000), (20, 10, 10_000)):
+        model: Any = SEPClassifier()
+        model.classes_, model._fit_rows, model._fit_points = np.arange(3), n, m
+        rows.append((f"{n} rows, {m} points, 3 classes", model._affordable(), wanted))
+    yield _wrong(rows, "fast", "sweeps")
+
+
+@check(
+    "identity/laplace/on_the_way",
+    paper="riihimaki2013",
+    question="Is a method run to 1e-4 at parameters on the way, in a hundred steps at most, or refused there?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators import LaplaceClassifier, multiclass
+    from fast.methods import laplace
+
+    X, y = np.random.default_rng(3).standard_normal((30, 2)), np.arange(30) % 3
+    asked: list[Any] = []
+
+    def converge(_: Any, options: Any, start: Any = None) -> Any:
+        asked.append(options)
+        return SimpleNamespace(converged=start is None)
+
+    def search(prior: Any, at: Any, *_: Any, **__: Any) -> Any:
+        at(prior, None)
+        try:
+            at(prior, "warm")
+        except ValueError as error:
+            raise _Looked(str(error)) from error
+        raise _Looked("")
+
+    with mock.patch.object(laplace, "converge", converge), mock.patch.object(multiclass, "search", search):
+        try:
+            LaplaceClassifier(learn=("variance",)).fit(X, y)
+            why = "nothing was searched"
+        except _Looked as seen:
+            why = str(seen.args[0])
+    rows: list[tuple[str, object, object]] = [
+        ("steps on the way", [options.max_iterations for options in asked], [100, 100]),
+        ("tolerances", [options.tolerance for options in asked], [1e-4, 1e-4]),
+        ("refused", why.startswith("parameters: found no fixed point") and "100" in why, True),
+    ]
+    yield _wrong(rows, "fast", "searches")
+    # all rows follow a part of them, at its parameters, by as many steps
+    ends: list[int] = []
+
+    def held(_self: Any, _X: Any, _codes: Any, _held: Any, most: int, _near: Any = None) -> Any:
+        ends.append(most)
+        raise _Looked("")
+
+    def part(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(variance=1.0, lengthscales=np.ones(2), noise=0.0, posterior=None)
+
+    X, y = np.random.default_rng(3).standard_normal((601, 2)), np.arange(601) % 3
+    cls = multiclass._MulticlassClassifier
+    with (
+        mock.patch.object(cls, "_at", held),
+        mock.patch.object(multiclass.GPClassifier, "_in_stages", part),
+        mock.patch.object(LaplaceClassifier, "_widened", return_value=None),
+        suppress(_Looked),
+    ):
+        LaplaceClassifier().fit(X, y)
+    yield flaws(ends != [100], f"steps of all 601 rows: {ends}", "fast", "runs")
