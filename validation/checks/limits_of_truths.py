@@ -1,0 +1,235 @@
+"""Numbers of `gibbs` at which a rule changes over: what lies just inside and just outside of each.
+
+Chains and islands of ordinary problems stay far from most of them. So states on either side are made up and handed to
+the function that decides; where formulas change over, both are held to the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.integrate import quad
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _refusal(function: Callable[..., Any], *given: Any, **named: Any) -> str:
+    """What an error says of a call; empty where there is none."""
+    try:
+        function(*given, **named)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return ""
+
+
+# -- chains ----------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-logit/run_limits",
+    paper="wenzel2019",
+    question="Are runs lengthened, warm-ups ended and streams refused where their rules have it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains import chain, warmup
+    from gibbs.core.generators import spawn_streams
+
+    lengths = []
+    for reached in (99.0, 92.0, 86.0, 60.0, 40.0, 0.0):
+        run: Any = SimpleNamespace(
+            plan=SimpleNamespace(target_ess=100.0), effective=lambda kept, every, ess=reached: ess, limit=1000,
+            store=SimpleNamespace(kept=dict, every=1), n_draws=1000, longest=10_000, done=False,
+        )  # fmt: skip
+        chain._Course._look(run)
+        lengths.append(run.limit)
+    # a tenth more than what is missing, at least a fifth of the run and at most all of it
+    wanted = [1200, 1200, 1280, 1834, 2000, 2000]
+    yield flaws(lengths != wanted, f"a run of 1000 draws that needs more: {lengths}", "gibbs", "runs")
+
+    # Student's t of the change between windows, from eight chains, at a level of 1e-3
+    rng = np.random.default_rng(3)
+    scatter = rng.standard_normal(8)
+    scatter = (scatter - scatter.mean()) / scatter.std(ddof=1)
+    ends = []
+    for level in (0.7e-3, 1.5e-3):
+        change = scatter + float(stats.t.isf(0.5 * level, 7)) / math.sqrt(8.0)
+        watch = warmup.Watch(100)
+        for sweep in range(1, 101):
+            ended = watch.add(sweep, {"x": 10.0 * (-1.0) ** (sweep % 25) + change * (sweep > 75)})
+        ends.append((ended, watch.passed))
+    yield flaws(ends != [(True, False), (True, True)], f"a drift at a level of 0.7e-3, and at 1.5e-3: {ends}", "gibbs",
+                 "warm-ups")  # fmt: skip
+
+    taken = [not _refusal(spawn_streams, 0, (), n_chains) for n_chains in (900_000, 1_500_000)]
+    yield flaws(taken != [True, False], f"0.9 and 1.5 million chains: {taken}", "gibbs", "counts")
+    streams = spawn_streams(0, ("draws",), 3)["draws"]
+    given = {"random", "standard_normal", "standard_exponential", "uniform"}
+    others = [name for name in dir(np.random.Generator) if not name.startswith("_") and name not in given]
+    wrong = [name for name in others if f"a call of {name}" not in _refusal(getattr(streams, name))]
+    yield flaws(len(wrong) + (len(others) < 30), f"{len(others)} other numbers of a generator: refused {wrong}",
+                 "gibbs", "numbers")  # fmt: skip
+
+
+# -- tails -----------------------------------------------------------------------------------------------------------
+
+
+def _variance_above(a: float) -> float:
+    """Variance of N(0, 1) above a > 0, of x - a with density ∝ exp(-a (x - a) - (x - a)²/2), by quadrature."""
+    powers = [
+        quad(lambda t, k=k: (t / a) ** k * math.exp(-t - 0.5 * (t / a) ** 2), 0.0, 60.0, epsabs=0.0, epsrel=1e-13,
+             points=[1.0, 4.0, 12.0, 30.0])[0]
+        for k in range(3)
+    ]  # fmt: skip
+    return float(powers[2] / powers[0] - (powers[1] / powers[0]) ** 2)
+
+
+@check(
+    "identity/exact-probit/tail_limits",
+    paper="wenzel2019",
+    question="Are truncated normals right where formulas change over, and numbers of draws and dimensions kept to?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import truncated_normal, univariate_truncated
+
+    a = np.linspace(5.05, 10.5, 40)
+    var = truncated_normal.interval(a, np.full(a.size, np.inf)).var
+    gap = float(max(abs(one / _variance_above(float(at)) - 1.0) for at, one in zip(a, var, strict=True)))
+    # 1 - s (s - a) loses a² of its digits: 25 eps and some at the change-over, 100 eps and more at 10
+    yield Compared(gap, 1e-13, "variances above 5 to 10.5 deviations", "gibbs", "quadrature")
+
+    # the least uniform that a generator of multiples of 2^-53 gives is 0: as half of its spacing it is a finite draw
+    zero: Any = SimpleNamespace(random=lambda shape: np.zeros(shape))
+    lower = np.array([-np.inf, -1.0, 0.0, 3.0, 8.0])
+    drawn = truncated_normal.draw_interval(zero, lower, np.full(5, np.inf))
+    wanted = np.array([stats.norm.isf(2.0**-54 * stats.norm.sf(at)) for at in lower])
+    gap = float(np.abs(drawn / wanted - 1.0).max())
+    yield Compared(gap, 1e-9, "a uniform of 0 is one of 2^-54", "gibbs", "definition")
+
+    skew = np.eye(810)
+    skew[0, 1] = 0.5
+    told = [_refusal(truncated_normal.tilt, skew[:size, :size], 0.0, np.inf) for size in (790, 810)]
+    wrong = "asymmetric" not in told[0] or "found dimension 810" not in told[1]
+    yield flaws(wrong, f"790 and 810 dimensions: {told}", "gibbs", "refusals")
+
+    blocks = []
+    flat: Any = SimpleNamespace(log_bound=0.0, mean=np.zeros(1))
+    for expected in (30.0, 20.0, 10.0):  # of draws in the five blocks that are made at least
+
+        def even(rng: Any, tilting: Any, size: int, acceptance: float = expected / 10_240.0) -> Any:
+            return None, np.full(size, math.log(acceptance))
+
+        with mock.patch.object(truncated_normal, "propose", even):
+            result = truncated_normal.log_probability(np.random.default_rng(0), flat, target_error=1.0)
+        blocks.append(result.n_proposals // 2048)
+    yield flaws(blocks != [5, 7, 13], f"weights add up to 25 times their bound: after {blocks} blocks", "gibbs",
+                 "ends")  # fmt: skip
+
+    bound, drop = np.linspace(4.2, 9.0, 60), 1e-9
+    fixed: Any = SimpleNamespace(standard_exponential=lambda size: np.full(size, drop))
+    excess = univariate_truncated.truncated_excess(fixed, bound)
+    hazard = stats.norm.pdf(bound) / stats.norm.sf(bound)
+    gap = float(np.abs(excess * hazard / drop - 1.0).max())
+    # as a difference of two numbers near 8 an excess of 1e-10 has five digits, by itself seven
+    yield Compared(gap, 2.5e-6, "excesses over 4.2 to 9 deviations where log Q falls by 1e-9", "gibbs", "definition")
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-logit/near_inputs",
+    paper="wenzel2019",
+    question="Is a Matérn kernel of inputs that are nearly equal its variance, however smooth it is?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.kernels import matern
+
+    apart = 10.0 ** np.arange(-40.0, -5.5, 0.25)
+    for order in (2.2, 12.0, 18.5, 22.0, 24.9, 25.1, 33.0, 49.0):
+        M = matern(np.zeros((1, 1)), apart[:, None], 1.0, np.ones(1), order)
+        # 1 - M is r²/2 times at most two in units of a lengthscale
+        gap = float(np.abs(M - 1.0).max())
+        yield Compared(gap, 1e-11, f"smoothness {order:g}, inputs 1e-40 to 3e-6 apart", "gibbs", "definition")
+
+
+# -- particles -------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-probit/particle_limits",
+    paper="riihimaki2013",
+    question="Do factors of labels ahead, and rounds of particles, end where their rules have it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import sequential
+
+    roots = sequential._roots
+    for sd, epsilon in ((1.3, 0.0), (0.8, 0.2)):
+        # one margin, whose cavity is its prior: moments of (1 - eps) [g > 0] + eps/2, and sweeps that go 0.7 of the way
+        share = 1.0 - epsilon  # of the label being right, which has half of the mass
+        var = sd**2 * (1.0 - 2.0 / math.pi * share**2)
+        exact, wanted, change = 1.0 / var - 1.0 / sd**2, [0.0], np.inf
+        while change >= 1e-2:
+            change = (exact - wanted[-1]) / (1.0 / sd**2 + wanted[-1])
+            wanted.append(wanted[-1] + 0.7 * (exact - wanted[-1]))
+        precisions: list[float] = []
+
+        def watched(chol: Array, precision: Array, precisions: list[float] = precisions) -> Any:
+            precisions.append(float(precision[0]))
+            return roots(chol, precision)
+
+        with mock.patch.object(sequential, "_roots", watched):
+            factors = sequential._factors(np.array([[sd]]), 1, epsilon, 2)
+        power = 0.3 if epsilon else 1.0  # softer where labels may be random
+        wanted[-1] *= power
+        gap = np.inf
+        if len(precisions) == len(wanted):
+            gap = float(np.abs(np.array(precisions) / exact - np.array(wanted) / exact).max())
+            gap = max(gap, abs(float(factors.precision[0]) / wanted[-1] - 1.0))
+        why = f"sweeps of damped EP until they change q by less than 1e-2: {len(precisions) - 1} of {len(wanted) - 1}"
+        yield Compared(gap, 1e-12, why, "gibbs", "definition")
+
+    def sizes(D: int, n_islands: int, size: int, ratio: float) -> list[int]:
+        """Particles of each round, where the error is always so many times the one that is wanted."""
+        log_z = np.where(np.arange(n_islands) % 2, 1e-3, -1e-3)
+        z = np.exp(log_z)
+        error = float(z.std(ddof=1) / math.sqrt(n_islands) / z.mean())
+        asked: list[int] = []
+
+        def islands(rng: Any, common: Any, workers: Any, shape: tuple[int, int]) -> Array:
+            asked.append(shape[1])
+            return log_z
+
+        common: Any = SimpleNamespace(factors=SimpleNamespace(mean=np.zeros(D)))
+        options = replace(sequential.DEFAULTS, n_islands=n_islands, n_particles=size, max_rounds=9,
+                          target_error=error / ratio)  # fmt: skip
+        with mock.patch.object(sequential, "_islands", islands):
+            sequential.estimate(np.random.default_rng(0), common, options=options)
+        return asked
+
+    wrong = []
+    # of 40 million numbers an island at most, and of 1.5e10 a round, D/2 + 50 times met
+    for D, n_islands, most in ((2, 4, 20_000_000), (1000, 8, int(1.5e10 / (8 * 1000 * 550.0)))):
+        result = sizes(D, n_islands, most // 5, 1.5)  # 2.9 times as many would do
+        wrong += [f"{D} margins: {result}"] * (result[-1] != most or len(result) != 3)
+        for share, rounds in ((0.9, 2), (1.1, 1)):  # of four times the largest round that would do
+            ratio = math.sqrt(share * 4.0 * 5.0 / 1.3)
+            result = sizes(D, n_islands, most // 5, ratio)
+            wrong += [f"{D} margins, needs {share:g} of four rounds: {result}"] * (len(result) != rounds)
+    yield flaws(len(wrong), f"rounds as large as memory and time allow, none for what needs more {wrong}", "gibbs",
+                 "rounds")  # fmt: skip
