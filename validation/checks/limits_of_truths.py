@@ -6,17 +6,19 @@ the function that decides; where formulas change over, both are held to the defi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.integrate import quad
+from scipy.special import expit, ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.problem import Problem
@@ -233,3 +235,192 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             wrong += [f"{D} margins, needs {share:g} of four rounds: {result}"] * (len(result) != rounds)
     yield flaws(len(wrong), f"rounds as large as memory and time allow, none for what needs more {wrong}", "gibbs",
                  "rounds")  # fmt: skip
+
+
+# -- rules of quadrature -----------------------------------------------------------------------------------------------
+
+
+def _expectation(function: Callable[[float], float], mean: float, sd: float, bend: float) -> float:
+    """E[function(f)] for f ~ N(mean, sd²), by adaptive quadrature with panels around the mean and where it bends."""
+    points = {mean + sd * step for step in (-9.0, -3.0, 0.0, 3.0, 9.0)} | {bend + step for step in (-30.0, 0.0, 30.0)}
+    low, high = mean - 12.0 * sd, mean + 12.0 * sd
+    edges = sorted({low, high} | {point for point in points if low < point < high})
+    parts = [
+        quad(lambda f: function(f) * math.exp(-0.5 * ((f - mean) / sd) ** 2), a, b, epsabs=1e-16, epsrel=1e-12)[0]
+        for a, b in itertools.pairwise(edges)
+    ]
+    return sum(parts) / (sd * math.sqrt(2.0 * math.pi))
+
+
+@check(
+    "identity/mh-softmax/rule_limits",
+    paper="riihimaki2013",
+    question="Do rules of quadrature keep the error they state where they change over, and refuse what is beyond them?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import multilatent, quadrature, softmax_probability
+
+    # narrow and broad Gaussians have a rule each, which change over at a deviation of 1.6
+    gap = 0.0
+    for sd in (0.4, 1.5, 1.7, 2.3, 3.1, 9.0):
+        for mean in (-3.0, -0.4, 1.1):
+            exact = _expectation(lambda f: float(expit(f)), mean, sd, 0.0)
+            gap = max(gap, abs(float(quadrature.logistic_normal_mean(mean, sd * sd)) - exact))
+    yield Compared(gap, quadrature.QUADRATURE_ERROR, "E[1/(1 + exp(-f))]: as stated", "gibbs", "quadrature", "error")
+
+    def largest(mean: Array, deviation: Array) -> float:
+        """P(f_0 is the largest) of three."""
+
+        def others(f: float) -> float:
+            return float(ndtr((f - mean[1]) / deviation[1]) * ndtr((f - mean[2]) / deviation[2]))
+
+        return _expectation(others, float(mean[0]), float(deviation[0]), float(mean[1]))
+
+    means = np.array([0.3, 0.1, -0.2])
+    gap = 0.0
+    for deviations in (np.array([1.0, 0.5, 2.0]), np.array([0.1, 3.0, 0.7])):
+        gap = max(
+            gap,
+            abs(float(multilatent.argmax_probability(means[None], deviations**2)[0, 0]) - largest(means, deviations)),
+        )
+    yield Compared(gap, multilatent.QUADRATURE_ERROR, "P(f_0 is the largest): as stated", "gibbs", "quadrature",
+                   "error")  # fmt: skip
+    # deviations below 1/500 of the largest are raised to that
+    at = [multilatent.argmax_probability(means[None], np.array([1.0, 0.5, 1.0 / ratio]) ** 2)
+          for ratio in (400.0, 500.0, 700.0, 1e6)]  # fmt: skip
+    moves = [float(np.abs(one - at[1]).max()) for one in at]
+    wrong = max(moves[2:]) > 1e-13 or moves[0] < 1e-9
+    yield flaws(wrong, f"deviations of 1/400, 1/500, 1/700, 1e-6 of the largest: moves {moves}", "gibbs", "rules")
+
+    gap = 0.0
+    for sd in (0.7, 1.3, 4.0):
+        h, nodes = 0.4, 400
+        start = np.linspace(-2.0, 0.0, 7) - 7.0 * sd
+        value, density = softmax_probability._read(softmax_probability._table(sd, h, nodes), start, sd, h)
+        t = start[:, None] + h * np.arange(value.shape[1])
+        for row, result in enumerate((value, density)):
+            wanted = np.stack([softmax_probability._smoothed_gumbel(one, sd)[row] for one in t])
+            gap = max(gap, float(np.abs(result - wanted)[:, : int(20.0 + 30.0 * sd)].max()))
+    # a cubic through four nodes 0.00625 apart leaves 0.04 of its fourth power
+    yield Compared(
+        gap, 1.5e-10, "what tables of Gaussian and Gumbel give between their nodes", "gibbs", "gibbs", "error"
+    )
+    taken = [not _refusal(softmax_probability.softmax_probability, np.zeros((1, 2)), np.array([0.0, sd * sd]))
+             for sd in (500.0, 650.0)]  # fmt: skip
+    # (14 sd + 25)/0.4 nodes
+    yield flaws(taken != [True, False], f"deviations that ask for 17 600 nodes, and for 22 800: {taken}", "gibbs",
+                 "refusals")  # fmt: skip
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/mh-softmax/path_limits",
+    paper="riihimaki2013",
+    question="Are paths as long, steps adapted and draws thinned as their rules have it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.options import SoftmaxOptions
+    from gibbs.core.values import Data, Prior
+    from gibbs.models import hyper_models, pairwise, softmax
+
+    counts = [softmax.n_kicks_of(step) for step in (0.31, 0.1001, 0.011, 0.0075, 1e-5)]
+    yield flaws(counts != [5, 15, 137, 150, 150], f"steps for 1.5 radians, 150 at most: {counts}", "gibbs", "paths")
+
+    def adapted(move: str, log_step: float, acceptance: float) -> float:
+        sampler: Any = SimpleNamespace(moves=(move,), _refits=list)
+        state = {"tuned": np.zeros(4), f"log_step.{move}": np.full(4, log_step),
+                 f"acceptance.{move}": np.full(4, acceptance), "sweep": np.ones(4)}  # fmt: skip
+        softmax._Softmax._adapt(sampler, state)
+        return float(state[f"log_step.{move}"][0])
+
+    rows = (
+        ("scaled", -3.0, 0.25, -3.0),
+        ("flow", -3.0, 0.85, -3.0),
+        ("scaled", math.log(1.5e-6), 0.0, math.log(1e-6)),
+        ("flow", math.log(1.5e-6), 0.0, math.log(1e-6)),
+        ("scaled", -0.1, 1.0, 0.0),
+        ("flow", -0.4, 1.0, math.log(0.75)),
+    )
+    gap = max(abs(adapted(move, log_step, accepted) - wanted) for move, log_step, accepted, wanted in rows)
+    why = "steps stay where a quarter, or 0.85, is accepted; a millionth at least, 1 or half of a path at most"
+    yield Compared(gap, 1e-12, why, "gibbs", "definition", "of a logarithm")
+
+    alpha = np.linspace(-1990.0, -1001.0, 200)
+    hazard = pairwise._hazard(alpha)
+    gap = float(np.abs(hazard / (-alpha * (1.0 + alpha**-2.0 - 2.0 * alpha**-4.0)) - 1.0).max())
+    # the next term is 10 alpha^-6 = 1e-17; a difference of logarithms near alpha^2/2 would leave 1e-10
+    yield Compared(gap, 1e-11, "the derivative of log Φ from -1990 to -1001", "gibbs", "its asymptotic series")
+
+    lengths = []
+    for size in (0.011, 0.0072):
+        forces: list[int] = []
+
+        def gradient(zeta: Array, forces: list[int] = forces) -> Array:
+            forces.append(1)
+            return -zeta
+
+        peak: Any = SimpleNamespace(
+            step_size=size, gradient=gradient, log_density=lambda zeta: -0.5 * np.square(zeta).sum(axis=1)
+        )
+        pairwise._Sampler.path(peak, np.random.default_rng(0), np.zeros((2, 3)))
+        lengths.append(len(forces) - 1)
+    yield flaws(lengths != [146, 200], f"steps for a path of 1.6, 200 at most: {lengths}", "gibbs", "paths")
+
+    # parameters and latent values are moved so that four paths in five are accepted, by a quarter turn at most
+    forces = []
+
+    def none(latent: Array) -> Array:
+        forces.append(1)
+        return 0.0 * latent
+
+    hyper: Any = SimpleNamespace(
+        n_latents=2, y=np.zeros(3, dtype=int), grouped=lambda values: values.reshape(2, 1, 2, 3), n_warmup=1000,
+        log_likelihood=lambda latent, none, zero: np.zeros(2), log_likelihood_gradient=none,
+    )  # fmt: skip
+    hyper_models.HyperModel.rotation_move(
+        hyper, np.random.default_rng(0), np.zeros((2, 1, 2, 3)), np.eye(3)[None, None] + np.zeros((2, 1, 1, 1)),
+        np.full(2, 0.1),
+    )  # fmt: skip
+    quarter = math.log(0.5 * math.pi / (len(forces) - 1))
+
+    def stepped(acceptance: float, log_turn: float) -> tuple[float, float]:
+        hyper._sweep = lambda state, rngs, held: {"acceptance": np.full((2, 1), acceptance),
+                                                  "taken": np.full(2, acceptance)}  # fmt: skip
+        state = {"sweep": np.full(2, 400.0), "log_step": np.full((2, 1), -2.0), "log_turn": np.full(2, log_turn)}
+        new = hyper_models.HyperModel.step(hyper, state, {})
+        return float(new["log_step"][0, 0]), float(new["log_turn"][0])
+
+    gap = max(
+        float(np.abs(np.subtract(stepped(0.8, -3.0), (-2.0, -3.0))).max()),
+        abs(stepped(1.0, quarter - 1e-3)[1] - quarter),
+        abs(stepped(1.0, quarter - 0.1)[1] - (quarter - 0.1 + 0.2 * 401.0**-0.6)),
+    )
+    why = f"four in five accepted: no other steps; {len(forces) - 1} rotations make a quarter turn at most"
+    yield Compared(gap, 1e-12, why, "gibbs", "definition", "of a logarithm")
+
+    # rows of X that are equal leave h nothing but its noise, 1.2 here, of which a part goes into g
+    walls: Any = SimpleNamespace(likelihood="probit", auxiliary_noise=1.0)
+    with mock.patch.object(hyper_models, "covariance", return_value=np.ones((1, 1, 4, 4)) + 0.2 * np.eye(4)):
+        chol, sd, good = hyper_models.HyperModel.smooth_part(walls, cast("Any", None), np.array([[[1.0, 1.0, 0.2]]]))
+    least = float(np.linalg.eigvalsh(chol[0, 0] @ chol[0, 0].T)[0])
+    gap = abs(least + float(sd[0, 0]) ** 2 - 1.2) if good.all() and least > 0.05 else np.inf
+    yield Compared(gap, 1e-12, f"noise of 1.2 divided between g and h, chol(S_g) away from singular: {least:.3g} of it",
+                   "gibbs", "definition", "variance")  # fmt: skip
+
+    strides = []
+
+    def caught(start: Any, step: Any, *rest: Any, **more: Any) -> Any:
+        strides.append(step.__self__.stride)
+        raise ValueError("caught")
+
+    X = np.linspace(-1.0, 1.0, 4)[:, None]
+    data, prior = Data(X, np.array([0, 1, 2, 0]), 3, X[:1]), Prior(1.0, np.ones(1), 0.1, 1e-6)
+    for n_draws in (2048, 4095, 4096, 20_480):
+        with mock.patch.object(softmax, "run", caught):
+            _refusal(softmax.sample, data, prior, SoftmaxOptions(n_chains=4, n_draws=n_draws, n_warmup=10))
+    yield flaws(strides != [1, 1, 2, 10], f"every k-th draw gives probabilities, 8192 in all: {strides}", "gibbs",
+                 "strides")  # fmt: skip

@@ -6,6 +6,7 @@ from in_every_run import others_slow
 
 _RUNS, _TAILS = "identity/gibbs-logit/run_limits", "identity/exact-probit/tail_limits"
 _NEAR, _PARTICLES = "identity/gibbs-logit/near_inputs", "identity/gibbs-probit/particle_limits"
+_RULES, _PATHS = "identity/mh-softmax/rule_limits", "identity/mh-softmax/path_limits"
 _BOX, _ISLANDS = "gibbs.draws.truncated_normal", "gibbs.evidence.sequential"
 _PLANTED = (
     (_RUNS, "gibbs.chains.chain", "_GROWTH = 1.2", "_GROWTH = 2.4"),
@@ -23,16 +24,29 @@ _PLANTED = (
     (_PARTICLES, _ISLANDS, "30, 0.7, 1e-2", "30, 0.7, 2e-2"),
     (_PARTICLES, _ISLANDS, "_SOFTER = 0.3", "_SOFTER = 0.6"),
     (_PARTICLES, _ISLANDS, "_HOPELESS = 4.0", "_HOPELESS = 8.0"),
+    (_RULES, "gibbs.models.quadrature", "_SWITCH = 1.6", "_SWITCH = 3.2"),
+    (_RULES, "gibbs.models.multilatent", "_WIDEST_RATIO = 500.0", "_WIDEST_RATIO = 1000.0"),
+    (_RULES, "gibbs.models.softmax_probability", "_FINE = 0.00625", "_FINE = 0.0125"),
+    (_RULES, "gibbs.models.softmax_probability", "_MOST_NODES = 20_000", "_MOST_NODES = 40_000"),
+    (_PATHS, "gibbs.models.softmax", "_MOST_KICKS = 150", "_MOST_KICKS = 300"),
+    (_PATHS, "gibbs.models.softmax", "_LEAST_STEP = 1e-6", "_LEAST_STEP = 2e-6"),
+    (_PATHS, "gibbs.models.softmax", "_PROBABILITY_DRAWS = 8192", "_PROBABILITY_DRAWS = 4096"),
+    (_PATHS, "gibbs.models.pairwise", "_FAR = -1e3", "_FAR = -2e3"),
+    (_PATHS, "gibbs.models.pairwise", "_MOST_STEPS = 200", "_MOST_STEPS = 400"),
+    (_PATHS, "gibbs.models.hyper_models", "TARGET_ACCEPTANCE = 0.8", "TARGET_ACCEPTANCE = 1.6"),
+    (_PATHS, "gibbs.models.hyper_models", "LARGEST_TURN = 0.5 * np.pi", "LARGEST_TURN = np.pi"),
+    (_PATHS, "gibbs.models.hyper_models", "SMOOTHING = 0.1", "SMOOTHING = -0.1"),
 )
 
 
-@pytest.mark.parametrize("asked", [_RUNS, _TAILS, _NEAR, _PARTICLES])
+@pytest.mark.parametrize("asked", [_RUNS, _TAILS, _NEAR, _PARTICLES, _RULES, _PATHS])
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("limits_of_truths", asked) == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "module", "old", "new"), others_slow(_PLANTED, lambda asked, module, old, new: asked != _TAILS)
+    ("asked", "module", "old", "new"),
+    others_slow(_PLANTED, lambda asked, module, old, new: asked not in (_TAILS, _RULES)),
 )
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
     assert reds("limits_of_truths", asked, (module, old, new))
