@@ -6,10 +6,14 @@ Runs stay far from most of them. So states on either side are made up and handed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.problem import Problem
@@ -254,3 +258,220 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # differences of 1e-5 of numbers of order one in float64
     yield Compared(gap, 1e-9, "a start beside the optimum: 1e-5 of a deviation in every direction", "reference",
                    "definition")  # fmt: skip
+
+
+# -- what is refused, and when sweeps end ----------------------------------------------------------------------------
+
+
+@check(
+    "identity/qiep/size_limits",
+    paper="riihimaki2013",
+    question="Are rules with too many points refused, points as many as promised, and forms chosen by cost and digits?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _product
+    from reference.common._forms import chosen_form
+    from reference.izmailov2016 import model
+    from reference.riihimaki2013 import _truncated
+    from reference.villacampa2017.printed import sep_form
+    from reference.villacampa2020.forms import form_of
+
+    taken = [_taken(_product.check_nodes, *given) for given in ((900, 2), (1200, 2), (95, 3), (110, 3))]
+    yield flaws(taken != [True, False, True, False], f"at most 1e6 points: {taken}", "reference", "rules")
+
+    made: list[int] = []
+
+    def counted(function: Callable[..., Any], of: Callable[..., Array]) -> Callable[..., Any]:
+        def watched(*given: Any) -> Any:
+            result = function(*given)
+            made.append(len(of(given, result)))
+            return result
+
+        return watched
+
+    mean, cov = np.array([0.3, -0.1, 0.2]), np.eye(3) + 0.3
+    with mock.patch.object(_product, "sobol_points", counted(_product.sobol_points, lambda given, result: result)):
+        _product.softmax_probabilities(mean, cov)
+        _product.log_orthant_probability(mean, cov)
+    rule = counted(_truncated.orthant_rule, lambda given, result: given[2])
+    with mock.patch.object(_truncated, "orthant_rule", rule):
+        _truncated.truncated_gaussian(mean, cov)
+    yield flaws(made != [4096, 1024, 65_536], f"points of Sobol: {made}", "reference", "counts")
+
+    answers = []
+    for apart in (0.009, 0.015):
+        weights = np.repeat([0.0, -apart], 2**15)
+        halves = _product.Orthant(weights, np.zeros((2**16, 2)), np.zeros(2**16), np.eye(3))
+        with mock.patch.object(_truncated, "orthant_rule", return_value=halves):
+            answers.append(_taken(_truncated.truncated_gaussian, mean, cov))
+    yield flaws(answers != [True, False], f"halves of the points 0.009 and 0.015 apart in log P: {answers}",
+                 "reference", "refusals")  # fmt: skip
+
+    told = []
+    for scale in (2.24, 2.65):  # steps of 2 pi/33 of pi over the largest row: 69^4 points are 23 million, 81^4 are 43
+        with mock.patch.object(model.np, "linspace", side_effect=RuntimeError):
+            try:
+                model.log_evidence(np.ones(4), scale**2 * np.eye(4))
+            except RuntimeError:
+                told.append("taken")
+            except ValueError as error:
+                told.append(str(error)[:6])
+    yield flaws(told != ["taken", "y_sign"], f"grids of 23 and 43 million points: {told}", "reference", "refusals")
+
+    small, large = np.stack([np.eye(2)] * 2), np.stack([np.eye(40)] * 10)
+    # "printed" for what takes a second at most and keeps twelve digits; thousands of data take it minutes
+    forms = [
+        *(chosen_form(None, seconds=seconds) for seconds in (0.5, 0.8)),
+        *(chosen_form(None, lost=lost) for lost in (0.8e4, 1.5e4)),
+        *(form_of(None, n, K, 1.0, False) for n, K in ((4, small), (5000, large))),
+        *(sep_form(None, n, 3) for n in (3, 5000)),
+    ]
+    yield flaws(forms != ["printed", "projected"] * 4, f"by seconds, digits and size: {forms}", "reference", "forms")
+
+
+@check(
+    "identity/nested-ep/end_limits",
+    paper="riihimaki2013",
+    question="Do sweeps and visits end, and are precisions below zero dropped, where their rules have it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import quadrature
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import inner_ep, qep, variational
+
+    rng = np.random.default_rng(12)
+    root = rng.standard_normal((3, 3))
+    mean, cov = rng.standard_normal(3), root @ root.T + np.eye(3)
+    # a step of 2 damping; a thousand of them leave 0.55 of the way, or 0.45: half or more is not worth a second sweep
+    moments, counts, none = inner_ep.inner_tilted_moments, [], np.zeros(2)
+    for damping in (3e-4, 4e-4):
+        visits: list[int] = []
+
+        def watched(*given: Any, visits: list[int] = visits) -> Any:
+            visits.append(1)
+            return moments(*given)
+
+        with mock.patch.object(inner_ep, "inner_tilted_moments", watched):
+            inner_ep.inner_ep(mean, cov, 1, none, none, inner_damping=damping)
+        counts.append(len(visits) // 2)
+    yield flaws(counts != [1, 1000], f"sweeps that leave more, and less, than half of the way: {counts}", "reference",
+                 "runs")  # fmt: skip
+    ends = [inner_ep.inner_ep(mean, cov, 1, none, none, inner_damping=damping) for damping in (0.1, 0.2, 0.35)]
+    # a sweep leaves more than half of the change: the one before the end is below twice the limit
+    gap = max(float(end.change) if end.converged else np.inf for end in ends)
+    yield Compared(gap, 1e-12, "the last damped sweep changes less than 1e-12", "reference", "definition", "change")
+
+    sites = qep.QuadratureIEP(np.array([1]), 3, options_of("qiep")(nodes=12))
+    left = sites.cavity(0, mean, cov)
+    assert left is not None
+    var = np.diag(left.cov)
+    hat = qep.qiep_tilted_moments(left.mean, var, 1, 12)
+    kept = []
+    for share in (0.8e-9, 1.5e-9):
+        wider = hat._replace(cov=np.where(np.arange(3) == 1, hat.cov, var * (1.0 + share)))
+        with mock.patch.object(qep, "qiep_tilted_moments", return_value=wider):
+            kept.append(sites.visit(0, mean, cov) is not None)
+    yield flaws(kept != [True, False], f"tilted variances 0.8e-9 and 1.5e-9 above the cavity's: {kept}", "reference",
+                 "visits")  # fmt: skip
+
+    made = []
+    for move in (0.8e-13, 1.5e-13):
+        swept = lambda m, y, K, move=move: (m + move, np.zeros(m.size))  # noqa: E731
+        with mock.patch.object(variational, "vb_sweep", swept):
+            made.append(variational.vb_posterior(np.eye(4), np.array([0, 1]), 1e-300, 40, False).iterations)
+    yield flaws(made != [11, 40], f"ten sweeps more where rounding is all that moves: {made}", "reference", "runs")
+
+    taken = []
+    for error in (0.8e-11, 1.5e-11):
+        with mock.patch.object(quadrature, "_sum_of_panels", return_value=quadrature.Integral(0.5, 0.5 * error)):
+            taken.append(_taken(quadrature.gaussian_integral, quadrature.log_sigmoid_scalar, quadrature.sigmoid_minus,
+                                0.3, 1.0))  # fmt: skip
+    yield flaws(taken != [True, False], f"errors of 0.8e-11 and 1.5e-11 of an integral: {taken}", "reference",
+                 "refusals")  # fmt: skip
+
+
+@check(
+    "identity/pep/answer_limits",
+    paper="villacampa2020",
+    question="Are divergences, variances, ends and wide posteriors taken or refused where their rules have it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._gaussians import Gaussians
+    from reference.common._search import Top
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.villacampa2020 import divergence, fit_energies, fit_gaussian_factor
+    from reference.villacampa2020.power_likelihood import log_largest_probability
+    from reference.villacampa2020.sparse import conditional_variances
+
+    first, second = divergence.gaussian_log_density(0.0, 1.0), divergence.gaussian_log_density(0.0, 0.6)
+    taken = []
+    for left in (0.8e-6, 1.5e-6):  # of p²/q at an end times the range
+        end = brentq(lambda x, left=left: 2.0 * first(x) - second(x) + np.log(2.0 * x / left), 6.0, 20.0)
+        taken.append(_taken(divergence.alpha_divergence, first, second, 2.0, -end, end))
+    yield flaws(taken != [True, False], f"0.8e-6 and 1.5e-6 left at the ends: {taken}", "reference", "refusals")
+    near = divergence.alpha_divergence(first, second, 1e-12, -20.0, 20.0)
+    gap = abs(near / (0.5 * (0.6 - 1.0 - np.log(0.6))) - 1.0)
+    yield Compared(gap, 1e-8, "alpha of 1e-12: KL[q||p], of which differences over alpha would leave nothing",
+                   "reference", "definition")  # fmt: skip
+
+    taken = []
+    for share in (0.8e-6, 1.5e-6):
+        try:
+            rest = conditional_variances(np.ones((1, 1)), np.ones((1, 1, 1)), np.full((1, 1, 1), 1.0 + share))
+            taken.append(bool(rest[0, 0] == 0.0))
+        except NotPositiveDefiniteError:
+            taken.append(False)
+    yield flaws(taken != [True, False], f"variances of -0.8e-6 and -1.5e-6 of the prior's: {taken}", "reference",
+                 "refusals")  # fmt: skip
+
+    # P of 1 - 1e-12: the complement is known by itself, not by a difference
+    z = np.array([0.0, 1.0, 3.0, 7.0])
+    _, log_q = log_largest_probability(np.stack([z, np.zeros(4)], axis=1), np.full((4, 2), 0.5), np.zeros(4, dtype=int))
+    gap = float(np.abs(np.exp(log_q - log_ndtr(-z)) - 1.0).max())
+    yield Compared(gap, 1e-11, "1 - P of two classes, down to 1e-12", "reference", "definition")
+
+    K = _covariances()
+    data: Any = SimpleNamespace(X=None, form="projected", _replace=lambda **_: data)
+    wide = []
+    for share in (0.7e-6, 1.5e-6):
+        fit: Any = SimpleNamespace(prior=None, posterior=Gaussians(np.zeros((2, 3)), (1.0 + share) * K))
+        with (
+            mock.patch.object(fit_energies, "prior_matrices", return_value=SimpleNamespace(K_ZZ=K)),
+            mock.patch.object(fit_energies, "quasi_newton", side_effect=ValueError),
+        ):
+            wide.append(not _taken(fit_energies._another_optimum, data, fit, None))
+    yield flaws(wide != [False, True], f"q wider than the prior by 0.7e-6, and by 1.5e-6: {wide}", "reference",
+                 "searches")  # fmt: skip
+
+    ends = []
+    energy = SimpleNamespace(value=0.0, data=SimpleNamespace(log_norm=None))
+    asked: Any = SimpleNamespace(X=None, form="projected", at=lambda q, matrices: energy)
+    for residual in (0.8e-6, 1.5e-6):
+        top = Top(np.zeros(2 * (3 + 6)), 0.0, residual, np.zeros(0), 1, 1)
+        with (
+            mock.patch.object(fit_gaussian_factor, "prior_matrices", return_value=SimpleNamespace(K_ZZ=K)),
+            mock.patch.object(fit_gaussian_factor, "maximise", return_value=top),
+        ):
+            ends.append(fit_gaussian_factor.fit_gaussian_factor(asked, cast("Any", None)).converged)
+    yield flaws(ends != [True, False], f"gradients of 0.8e-6 and 1.5e-6: {ends}", "reference", "ends")
+
+
+@check(
+    "identity/x-gpc-svi/divergence_limits",
+    paper="wenzel2019",
+    question="Is an ascent called diverged where a mean is a million prior deviations out, and not before?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.wenzel2019._stochastic import _refuse_divergence
+
+    taken = []
+    for share, _ in _SIDES:
+        q: Any = SimpleNamespace(inducing_mean=np.array([0.1, -share * 1e6 * 3.0]), inducing_cov=np.eye(2))
+        hyper: Any = SimpleNamespace(variance=8.0, noise=0.9, jitter=0.1)
+        taken.append(_taken(_refuse_divergence, q, None, hyper, 0.1, 7))
+    yield flaws(taken != [within for _, within in _SIDES], f"0.9 and 1.5 million deviations: {taken}", "reference",
+                 "refusals")  # fmt: skip

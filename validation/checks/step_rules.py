@@ -146,8 +146,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     assert asked.Z is not None
     given = _prior.checked(asked.X, 2.0 * asked.y - 1.0, float(asked.variance[0]), asked.lengthscales[0],
                            float(asked.noise[0]), float(asked.jitter[0]), asked.Z[0])  # fmt: skip
-    moves = [1e-5, 2e-5, 1e-5, 3e-5, 1e-2, 2e-2, 1e-12, 2e-12, 5e-12, 1e-4, 2e-4, 4e-4, 8e-4, 9e-4, 1e-4]
-    wanted = [1.0, 1.0, 0.5, 0.5, *[0.25] * 7, 0.125, 0.0625, 0.05, 0.05]
+    moves = [1e-5, 2e-5, 1e-5, 3e-5, 1e-2, 2e-2, 1.2e-3, 1.8e-3, 1e-12, 2e-12, 5e-12, 1.5e-11, 3e-11, 2e-12]
+    moves += [1e-4, 2e-4, 4e-4, 8e-4, 9e-4, 1e-4]
+    wanted = [1.0, 1.0, 0.5, 0.5, *[0.25] * 9, *[0.125] * 3, 0.0625, 0.05, 0.05, 0.05]
     rates: list[float] = []
     with (
         mock.patch.object(fit_svgpc, "svgpc_bound", return_value=-3.0),
