@@ -457,6 +457,167 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield flaws(shared, "points of a rule that may be written to", "fast", "arrays")
 
 
+@check(
+    "identity/ep/work_ends",
+    paper="villacampa2017",
+    question="Is nothing done for data without sites, for rows that are at their end, or beyond a tolerance?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.linalg import cholesky
+    from fast.core.values import Prior, checked_hyper
+    from fast.kernel.kernels import gram, se_ard
+    from fast.likelihood import largest, region
+    from fast.methods import epgpc_svi
+
+    few = tiny("probit")
+    assert few.Z is not None
+    hyper = checked_hyper(Prior(few.variance[0], few.lengthscales[0], few.noise[0], few.jitter[0]), 2)
+    Z, m = few.Z[0], len(few.Z[0])
+    L = cholesky(gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter), "K", "")
+    rows = np.linalg.solve(L, se_ard(few.X, Z, hyper.variance, hyper.lengthscales).T).T
+    tau, nu = np.zeros(8), np.zeros(8)
+    tau[3], nu[6] = 0.7, -0.4  # a site of either kind, in blocks of their own
+
+    def summed(tau: Array, nu: Array) -> Any:
+        return epgpc_svi.sum_sites(few.X, Z, hyper, L, tau, nu, 2)
+
+    def wanted(tau: Array, nu: Array) -> Any:
+        return rows.T @ nu, np.eye(m) + (rows.T * tau) @ rows
+
+    both = tau + 1.0, nu + 1.0
+    yield from asked_in_order("fast", "four blocks of two data", [(epgpc_svi, "whiten")], (
+        Ask("no sites", 0, partial(summed, 0.0 * tau, nu * 0.0)),
+        Ask("one precision", 1, partial(summed, tau, 0.0 * nu), "precision"),
+        Ask("by definition", 0, partial(wanted, tau, 0.0 * nu), "precision"),
+        Ask("one shift", 1, partial(summed, 0.0 * tau, nu), "shift"),
+        Ask("by definition", 0, partial(wanted, 0.0 * tau, nu), "shift"),
+        Ask("one of each", 2, partial(summed, tau, nu), "two"),
+        Ask("by definition", 0, partial(wanted, tau, nu), "two"),
+        Ask("all", 4, partial(summed, *both), "all"),
+        Ask("by definition", 0, partial(wanted, *both), "all"),
+    ))  # fmt: skip
+
+    rng = np.random.default_rng(3)
+    a, b = 2.0 * rng.standard_normal((6, 3)), np.exp(rng.standard_normal((6, 3)))
+    a[1], a[2], b[4] = 8.0, -30.0, 20.0  # near their ends at once, and far
+    W = 1.0 + (b * b).sum(axis=1)
+
+    def evaluated(module: Any, ask: Callable[..., Array], *tables: Array) -> tuple[Array, list[int]]:
+        """An answer, and how many rows were looked at for it, time after time."""
+        looked, hazard = list[int](), module.hazard
+
+        def count(z: Array) -> Any:
+            looked.append(len(z))
+            return hazard(z)
+
+        with mock.patch.object(module, "hazard", count):
+            return ask(*tables), looked
+
+    modes = largest._mode(a, b, W)
+    outside = modes + 40.0 / np.sqrt(W)
+    top = largest._log_integrand(a, b, modes) - 2.0
+    # by bisection of the slope, which falls, and of the integrand beyond its mode
+    slope_at = partial(_slope, largest.hazard, a, b)
+    exact = _bisected(lambda u: slope_at(u) > 0.0, np.zeros(6), np.full(6, 100.0))
+    late = (modes - exact) * np.sqrt(W)
+    yield flaws(not (late <= 1e-9).all() or not (late > -0.1).all(), f"modes apart by {late}", "fast", "rows")
+    exact = _bisected(lambda u: largest._log_integrand(a, b, u) > top, modes, outside)
+    beyond = (largest._end(a, b, outside, modes, top) - exact) / (outside - modes)
+    wrong = not (beyond >= -1e-9).all() or not (beyond * (outside - modes) <= 0.06 * (exact - modes)).all()
+    yield flaws(wrong, f"ends beyond those by bisection by {beyond} of their range", "fast", "rows")
+    asked: tuple[tuple[str, Callable[..., Array], tuple[Array, ...]], ...] = (
+        ("modes", largest._mode, (a, b, W)),
+        ("ends", largest._end, (a, b, outside, modes, top)),
+    )
+    for name, ask, tables in asked:
+        together, looked = evaluated(largest, ask, *tables)
+        alone = [evaluated(largest, ask, *(table[i : i + 1] for table in tables)) for i in range(len(a))]
+        each = [sum(count) for _, count in alone]
+        same = np.allclose(together, np.concatenate([value for value, _ in alone]), rtol=1e-12, atol=1e-12)
+        why = f"{name}: rows alone are looked at {each} times, together {looked}"
+        yield flaws(
+            not same
+            or sum(looked) != sum(each)
+            or len(looked) != max(each)
+            or max(each) > 40
+            or min(each) == max(each),
+            why,
+            "fast",
+            "rows",
+        )
+    for name, looks, most in (
+        ("six rows", (a, b), 6 * 20), ("a row at its mode", (a[1:2] + 99.0, b[:1]), 1), ("no rows", (a[:0], b[:0]), 0)
+    ):  # fmt: skip
+        mode, looked = evaluated(region, region._mode, *looks)
+        if len(mode):
+            slope = (looks[1] * region.hazard(looks[0] + looks[1] * mode[:, None])[0]).sum(axis=1) - mode
+            gap = float(np.abs(slope / W.max()).max())
+        else:
+            gap = 0.0
+        yield flaws(
+            sum(looked) > most or not gap < 1e-3, f"{name}: {sum(looked)} looked at; {gap:.1e} left", "fast", "rows"
+        )
+
+
+def _slope(hazard: Callable[[Array], Any], a: Array, b: Array, u: Array) -> Array:
+    """The derivative of sum log Phi(a + b u) - u^2 / 2."""
+    return np.asarray((b * hazard(a + b * u[:, None])[0]).sum(axis=1) - u)
+
+
+def _bisected(below: Callable[[Array], Any], low: Array, high: Array) -> Array:
+    """Where an answer turns from yes to no, row by row."""
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        yes = below(middle)
+        low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+    return low
+
+
+@check(
+    "identity/vb-probit/products_end",
+    paper="riihimaki2013",
+    question="Does a solution by conjugate gradients end where its residual is small enough, and not later?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.full_classes.nested_sites import other_classes
+    from fast.full_classes.prior import prepare
+    from fast.methods import vb_probit
+
+    few = tiny("multinomial-probit full")
+    prior = prepare(Data(few.X, few.y, 3), Prior(few.variance, few.lengthscales, few.noise, few.jitter))
+    rng = np.random.default_rng(6)
+    root = rng.standard_normal((few.n, 2, 2))
+    curvature, rhs = 0.2 * root @ root.transpose(0, 2, 1), 1e5 * rng.standard_normal((3, few.n))
+    others = other_classes(prior.y, 3)
+    # H by its definition: the curvature of all pairs of a datum, seen through f_y - f_k
+    H = np.zeros((3, few.n, 3, few.n))
+    for i in range(few.n):
+        through = -np.eye(3)[others[i]]
+        through[:, few.y[i]] = 1.0
+        H[:, i, :, i] = through.T @ curvature[i] @ through
+    K = np.zeros_like(H)
+    for k in range(3):
+        K[k, :, k, :] = prior.K(k)
+    size = 3 * few.n
+    by_K, by_H = K.reshape(size, size), H.reshape(size, size)
+    products: list[int] = []
+    for tolerance in (0.5, 1e-1, 1e-2, 1e-4, 1e-8):
+        with watched((vb_probit, "_times")) as calls:
+            x, K_x = vb_probit._solve(prior, others, curvature, rhs, tolerance)
+        left = (np.eye(size) + by_H @ by_K) @ x.ravel() - rhs.ravel()
+        residual = float(np.sqrt(left @ by_K @ left / (rhs.ravel() @ by_K @ rhs.ravel())))
+        wrong = not 1e-3 * tolerance < residual <= 1.001 * tolerance or not np.allclose(K_x.ravel(), by_K @ x.ravel())
+        yield flaws(wrong, f"tolerance {tolerance:g}: residual {residual:.2e}, {len(calls)} products", "fast", "ends")
+        products.append(len(calls))
+    with watched((vb_probit, "_times")) as calls:
+        x = vb_probit._solve(prior, others, curvature, 0.0 * rhs, 1e-2)[0]
+    wrong = len(calls) > 1 or bool(x.any()) or products != sorted(set(products)) or products[-1] > size + 1
+    yield flaws(wrong, f"products {products}, for a right side of zeros {len(calls)}", "fast", "products")
+
+
 # -- batches, samplers, the reference ----------------------------------------------------------------------------------
 
 

@@ -10,7 +10,8 @@ _ROWS, _HELD, _PATHS = (
     "identity/gibbs-softmax/kept_references",
 )
 _GO_ON, _PRODUCTS = "identity/x-gpc/searches_go_on", "identity/sep/kept_products"
-_BEGIN = "identity/ep/kept_beginnings"
+_BEGIN, _WORK = "identity/ep/kept_beginnings", "identity/ep/work_ends"
+_ENDS = "identity/vb-probit/products_end"
 _SWEEP, _SEARCH = "fast.one_latent.quadratic_sweep", "fast.one_latent.quadratic_search"
 _ENGINES, _JJ = "fast.blockwise.engines", "reference.izmailov2016.algorithm1"
 _PLANTED = (
@@ -34,6 +35,10 @@ _PLANTED = (
     (_GO_ON, "fast.one_latent.learning", "self.start = self.end_of(posterior)", "pass"),
     (_GO_ON, "fast.one_latent.learning", "again += 1", "again += 0"),
     (_PRODUCTS, "fast.sparse_classes.projections", "self._sums[kind] = sums", "pass"),
+    (_WORK, "fast.methods.epgpc_svi", "if not (site_precision[part].any() or site_shift[part].any()):", "if False:"),
+    (_WORK, "fast.likelihood.largest", "if live.size == 0:", "if False:"),
+    (_WORK, "fast.likelihood.region", "if np.abs(step).max(initial=0.0) < 1e-3:", "if False:"),
+    (_ENDS, "fast.methods.vb_probit", "if not norm > tolerance**2 * first:", "if False:"),
     (_BEGIN, "fast.sparse_classes.stream", "with_cross=with_priors", "with_cross=True"),
 )
 _ASKED = sorted({row[0] for row in _PLANTED})
