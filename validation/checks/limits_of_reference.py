@@ -5,15 +5,17 @@ Runs stay far from most of them. So states on either side are made up and handed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.problem import Problem
@@ -475,3 +477,79 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         taken.append(_taken(_refuse_divergence, q, None, hyper, 0.1, 7))
     yield flaws(taken != [within for _, within in _SIDES], f"0.9 and 1.5 million deviations: {taken}", "reference",
                  "refusals")  # fmt: skip
+
+
+# -- integrals on a line ---------------------------------------------------------------------------------------------
+
+
+def _gaussian_mean(function: Callable[[float], float], mean: float, sd: float, bends: Iterable[float]) -> float:
+    """E[function(t)] for t ~ N(mean, sd²), by adaptive quadrature with panels around the mean and at each bend."""
+    low, high = mean - 14.0 * sd, mean + 14.0 * sd
+    inside = {mean + sd * step for step in (-8.0, -4.0, -1.0, 1.0, 4.0, 8.0)} | set(bends)
+    edges = sorted({low, high} | {point for point in inside if low < point < high})
+    parts = [
+        quad(lambda t: function(t) * np.exp(-0.5 * ((t - mean) / sd) ** 2), a, b, epsabs=0.0, epsrel=1e-13, limit=200)[
+            0
+        ]
+        for a, b in pairwise(edges)
+    ]
+    return float(sum(parts) / (sd * np.sqrt(2.0 * np.pi)))
+
+
+@check(
+    "identity/ep/line_limits",
+    paper="villacampa2017",
+    question="Are integrals on a line right far from the mean, in the tails of ties, beside point masses?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _largest
+    from reference.common.logistic_expectation import expect_log_sigmoid
+    from reference.common.probit import expect_log_phi
+    from reference.villacampa2017.datum import datum_tilted
+
+    # log Φ(f) = -Φ(-f) to rounding where f > 9: nearly all of the mean is 13 deviations below that of f
+    observed = expect_log_phi(np.array([26.0]), np.ones(1)).value[0]
+    gap = abs(float(observed / -ndtr(-26.0 / np.sqrt(2.0))) - 1.0)
+    yield Compared(gap, 1e-11, "E[log Φ(f)] of N(26, 1), whose peak is at -13 deviations", "reference", "definition")
+    # log σ(f) = -exp(-f) to rounding where f > 40
+    observed = expect_log_sigmoid(np.array([400.0]), np.array([169.0])).value[0]
+    gap = abs(float(observed / -np.exp(0.5 * 169.0 - 400.0)) - 1.0)
+    yield Compared(gap, 1e-11, "E[log σ(f)] of N(400, 13²), whose peak is at -13 deviations", "reference", "definition")
+    gap = 0.0
+    for mean, sd in ((-20.0, 60.0), (10.0, 130.0), (40.0, 300.0)):
+        ramp = mean * ndtr(-mean / sd) - sd * np.exp(-0.5 * (mean / sd) ** 2) / np.sqrt(2.0 * np.pi)  # E[min(f, 0)]
+        bend = _gaussian_mean(lambda f: float(np.log1p(np.exp(-abs(f)))), mean, sd, (-30.0, -5.0, 0.0, 5.0, 30.0))
+        observed = expect_log_sigmoid(np.array([mean]), np.array([sd**2])).value[0]
+        gap = max(gap, abs(float(observed / (ramp - bend)) - 1.0))
+    yield Compared(gap, 1e-12, "E[log σ(f)] of deviations of 60 to 300, a ramp with a bend", "reference", "quadrature")
+
+    # the tie with the second class is far in the tail of f_0 being the largest: its integrand is elsewhere
+    m, v = np.array([0.0, -12.5, -1.0, 0.5]), np.array([1.0, 0.04, 0.5, 0.8])
+    sd = np.sqrt(v)
+
+    def below(classes: Sequence[int]) -> Callable[[float], float]:
+        return lambda t: float(np.prod(ndtr([(t - m[j]) / sd[j] for j in classes])))
+
+    probability = _gaussian_mean(below((1, 2, 3)), 0.0, 1.0, m[1:])
+    first = _largest.largest(m[None], v[None], np.zeros(1, dtype=int)).first[0]
+    gap = 0.0
+    for k in (1, 2, 3):
+        both = v[0] + v[k]
+        centre, width = (m[0] * v[k] + m[k] * v[0]) / both, np.sqrt(v[0] * v[k] / both)
+        rest = _gaussian_mean(below([j for j in (1, 2, 3) if j != k]), float(centre), float(width), m[1:])
+        density = np.exp(-0.5 * (m[0] - m[k]) ** 2 / both) / np.sqrt(2.0 * np.pi * both)
+        gap = max(gap, abs(float(-first[k] / (density * rest / probability)) - 1.0))
+    yield Compared(gap, 1e-10, "densities of ties, down to 1e-33 of P", "reference", "quadrature")
+
+    # a class without variance bounds the label's value
+    alone = datum_tilted(np.array([0.3, 0.1, -0.2]), np.array([1.0, 0.0, 0.5]), 0)
+    wanted = _gaussian_mean(lambda t: float(t > 0.1) * float(ndtr((t + 0.2) / np.sqrt(0.5))), 0.3, 1.0, (0.1,))
+    step = _largest.log_largest(np.array([[0.3, 0.1, -0.2]]), np.array([[1.0, 0.0, 0.5]]), np.zeros(1, dtype=int))
+    gap = max(abs(float(log_p) - float(np.log(wanted))) for log_p in (alone.log_norm, step[0]))
+    equal = datum_tilted(np.array([0.3, 0.1, 0.1]), np.array([1.0, 0.0, 0.0]), 0)
+    hazard = float(np.exp(-0.02) / np.sqrt(2.0 * np.pi) / ndtr(0.2))
+    halves = np.abs(np.array(equal.derivative) - hazard * np.array([1.0, -0.5, -0.5])).max()
+    # two are Gaussians of 1e-10 of the widest, at whose place the derivative is known to some 1e-9
+    yield Compared(max(gap, float(halves)), 1e-7, "one point mass, and two at one place that share their part",
+                   "reference", "definition")  # fmt: skip
