@@ -6,6 +6,7 @@ Runs stay far from most of them. So states on either side are made up and handed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -553,3 +554,37 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # two are Gaussians of 1e-10 of the widest, at whose place the derivative is known to some 1e-9
     yield Compared(max(gap, float(halves)), 1e-7, "one point mass, and two at one place that share their part",
                    "reference", "definition")  # fmt: skip
+
+
+def _third_derivative(x: Array) -> Array:
+    """(log Φ)''' at -x by the series log Φ(-x) = -x²/2 - log x + log(1 - u + 3u² - 15u³ + ...) + const., u = x⁻²."""
+    size = 12
+    mills = [Fraction(1)]
+    for k in range(1, size):
+        mills.append(-(2 * k - 1) * mills[-1])
+    logs = [Fraction(0)]  # of the series: k l_k = k a_k - Σ j l_j a_{k-j}
+    for k in range(1, size):
+        logs.append(mills[k] - sum((j * logs[j] * mills[k - j] for j in range(1, k)), Fraction(0)) / k)
+    # minus the third derivative in x of -log x, and of l_k x^(-2k)
+    total = 2.0 / x**3
+    for k in range(1, size):
+        total = total + float(2 * k * (2 * k + 1) * (2 * k + 2) * logs[k]) * x ** (-2.0 * k - 3.0)
+    return np.asarray(total)
+
+
+@check(
+    "identity/laplace-binary/far_thirds",
+    paper="wenzel2019",
+    question="Is the third derivative of log Φ right to its last digits where its two terms agree to ten and more?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.laplace_binary import probit_derivatives
+
+    x = np.concatenate([np.linspace(30.05, 33.0, 20), np.linspace(34.0, 58.0, 10)])
+    gap = 0.0
+    for sign in (1.0, -1.0):
+        third = probit_derivatives(-sign * x, np.full(x.size, sign)).third
+        gap = max(gap, float(np.abs(sign * third / _third_derivative(x) - 1.0).max()))
+    # eight terms of the series leave 1e-14 at 30, the eighth is 4e-13
+    yield Compared(gap, 1e-13, "left of -30, by as many terms as that takes", "reference", "definition")

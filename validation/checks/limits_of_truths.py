@@ -424,3 +424,45 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             _refusal(softmax.sample, data, prior, SoftmaxOptions(n_chains=4, n_draws=n_draws, n_warmup=10))
     yield flaws(strides != [1, 1, 2, 10], f"every k-th draw gives probabilities, 8192 in all: {strides}", "gibbs",
                  "strides")  # fmt: skip
+
+
+# -- draws of Pólya and Gamma ------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-logit/sure_draws",
+    paper="wenzel2019",
+    question="Is a proposal accepted without its series where every partial sum would, and refused where one does not?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import polya_gamma
+
+    # the first partial sum is 1 - 3 exp(-4/x) below 0.64 and 1 - 3 exp(-pi² x) above: least at 0.64, from below
+    least = 1.0 - 3.0 * math.exp(-4.0 / 0.64)
+    series = polya_gamma._series_accepts
+    wrong = []
+    for uniform, looks, proposals in ((least - 1e-4, 0, 1), (least + 1e-4, 1, 2)):
+        asked: list[int] = []
+        numbers = iter((uniform, 0.5))
+        rng: Any = SimpleNamespace(random=lambda size, numbers=numbers: np.full(size, next(numbers)))
+
+        def watched(x: Array, given: Array, asked: list[int] = asked) -> Any:
+            asked.append(x.size)
+            return series(x, given)
+
+        with (
+            mock.patch.object(polya_gamma, "_propose", return_value=np.array([0.64])) as proposed,
+            mock.patch.object(polya_gamma, "_series_accepts", watched),
+            mock.patch.object(polya_gamma, "subset", side_effect=lambda rng, rows, size: rng),
+        ):
+            polya_gamma._jacobi(rng, np.array([0.7]))
+        # what is refused is proposed anew, with a uniform of its own that the series is asked about too
+        right = (len(asked) > 0) == (looks > 0) and proposed.call_count == proposals
+        wrong += [f"{uniform:.6g}: series {len(asked)} times, {proposed.call_count} proposals"] * (not right)
+    yield flaws(len(wrong), f"a uniform just below and just above the least first sum, {least:.6g} {wrong}", "gibbs",
+                 "draws")  # fmt: skip
+    # beyond a tilt of 40 nothing is proposed above 0.64, and the table of masses has an end
+    flat: Any = SimpleNamespace(random=lambda size: np.full(size, 0.5))
+    above = polya_gamma._choose_right(flat, np.array([0.0, 39.99, 40.0, 40.01, 700.0])).tolist()
+    yield flaws(above != [True, False, False, False, False], f"tilts of 0, 40 and more: {above}", "gibbs", "draws")

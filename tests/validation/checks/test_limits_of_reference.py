@@ -7,7 +7,7 @@ from in_every_run import others_slow
 _SCALES, _GROWTH, _STEPS = "identity/svi/scale_limits", "identity/apep/growth_limits", "identity/apep/step_limits"
 _SWEEPS, _ROUNDING = "identity/ep/sweep_limits", "identity/ep/rounding_limits"
 _SIZES, _ENDS = "identity/qiep/size_limits", "identity/nested-ep/end_limits"
-_LINES = "identity/ep/line_limits"
+_LINES, _THIRDS = "identity/ep/line_limits", "identity/laplace-binary/far_thirds"
 _ANSWERS, _DIVERGED = "identity/pep/answer_limits", "identity/x-gpc-svi/divergence_limits"
 _LEARNING, _ASCENT = "reference.common._learning", "reference.common._ascent"
 _RULES, _NEIGHBOURS = "reference.common._sweeps", "reference.common._neighbours"
@@ -44,12 +44,14 @@ _PLANTED = (
     (_LINES, "reference.common._largest", "_IN_TAIL = 1e-5", "_IN_TAIL = -1e-5"),
     (_LINES, "reference.common._largest", "_ONE = 1e3", "_ONE = -1e3"),
     (_LINES, "reference.villacampa2017.datum", "_APART = 40.0", "_APART = -40.0"),
+    (_THIRDS, "reference.common.laplace_binary", "410014560.0)", "820029120.0)"),
+    (_THIRDS, "reference.common.laplace_binary", "_FAR = -30.0", "_FAR = -60.0"),
     (_DIVERGED, "reference.wenzel2019._stochastic", "_LARGEST_LATENT = 1e6", "_LARGEST_LATENT = 2e6"),
 )
 
 
 @pytest.mark.parametrize(
-    "asked", [_SCALES, _GROWTH, _STEPS, _SWEEPS, _ROUNDING, _SIZES, _ENDS, _ANSWERS, _DIVERGED, _LINES]
+    "asked", [_SCALES, _GROWTH, _STEPS, _SWEEPS, _ROUNDING, _SIZES, _ENDS, _ANSWERS, _DIVERGED, _LINES, _THIRDS]
 )
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("limits_of_reference", asked) == []

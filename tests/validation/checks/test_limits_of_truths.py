@@ -7,6 +7,7 @@ from in_every_run import others_slow
 _RUNS, _TAILS = "identity/gibbs-logit/run_limits", "identity/exact-probit/tail_limits"
 _NEAR, _PARTICLES = "identity/gibbs-logit/near_inputs", "identity/gibbs-probit/particle_limits"
 _RULES, _PATHS = "identity/mh-softmax/rule_limits", "identity/mh-softmax/path_limits"
+_SURE = "identity/gibbs-logit/sure_draws"
 _BOX, _ISLANDS = "gibbs.draws.truncated_normal", "gibbs.evidence.sequential"
 _PLANTED = (
     (_RUNS, "gibbs.chains.chain", "_GROWTH = 1.2", "_GROWTH = 2.4"),
@@ -35,11 +36,14 @@ _PLANTED = (
     (_PATHS, "gibbs.models.pairwise", "_MOST_STEPS = 200", "_MOST_STEPS = 400"),
     (_PATHS, "gibbs.models.hyper_models", "TARGET_ACCEPTANCE = 0.8", "TARGET_ACCEPTANCE = 1.6"),
     (_PATHS, "gibbs.models.hyper_models", "LARGEST_TURN = 0.5 * np.pi", "LARGEST_TURN = np.pi"),
+    (_SURE, "gibbs.draws.polya_gamma", "max(3.0 * np.exp(-4.0", "max(6.0 * np.exp(-4.0"),
+    (_SURE, "gibbs.draws.polya_gamma", "1.000001 * max", "1.000001 * min"),
+    (_SURE, "gibbs.draws.polya_gamma", "_Z_CLIP + 2.0", "_Z_CLIP - 2.0"),
     (_PATHS, "gibbs.models.hyper_models", "SMOOTHING = 0.1", "SMOOTHING = -0.1"),
 )
 
 
-@pytest.mark.parametrize("asked", [_RUNS, _TAILS, _NEAR, _PARTICLES, _RULES, _PATHS])
+@pytest.mark.parametrize("asked", [_RUNS, _TAILS, _NEAR, _PARTICLES, _RULES, _PATHS, _SURE])
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("limits_of_truths", asked) == []
 
