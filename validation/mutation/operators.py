@@ -451,9 +451,8 @@ def _only_care(keyword: ast.keyword) -> bool:
     if keyword.arg in ("strict", "check_finite", "optimize"):
         return True
     # the other way round an array would be shared or written over, which is a mistake
-    return (keyword.arg == "copy" and value is False) or (
-        keyword.arg in ("overwrite_a", "overwrite_b") and value is True
-    )
+    overwrites = keyword.arg is not None and keyword.arg.startswith("overwrite_")
+    return (keyword.arg == "copy" and value is False) or (overwrites and value in (True, 1))
 
 
 def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:

@@ -123,6 +123,7 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
             "nodes, weights = np.polynomial.legendre.leggauss(24)",
             "nodes, weights = np.polynomial.legendre.leggauss(25)",
         ),
+        ("x = dsyrk(1.0, a, c=x, overwrite_c=1)", "x = dsyrk(1.0, a, c=x, overwrite_c=0)"),
         ("x = 0.5 * (A + A.T)", "x = 0.5 * (A + (A))"),
         ("x = f'{a}: ' if a else ''", "x = f'{a}: ' if (not (a)) else ''"),
         ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = 2e-08\nif x > LIMIT: pass"),
