@@ -248,3 +248,32 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     ):
         LaplaceClassifier().fit(X, y)
     yield flaws(ends != [100], f"steps of all 601 rows: {ends}", "fast", "runs")
+
+
+@check(
+    "identity/sep/explained_rows",
+    paper="villacampa2017",
+    question="Do rows become inducing points of a stream where more than a thousandth of their variance is left open?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyper import class_hyper
+    from fast.core.values import Prior
+    from fast.one_latent.online import Online
+    from fast.sparse_classes.projections import InducingClasses
+    from fast.sparse_classes.stream import TiedStream
+
+    # beside a point at 0 a row at r leaves 1 - exp(-r^2) of its variance, but for the jitter, a millionth of that
+    left = np.array([0.5e-3, 0.9e-3, 1.1e-3, 1.9e-3])
+    X = np.sqrt(-np.log1p(-left))[:, None]
+    Z, variance, jitter = np.zeros((1, 1)), 2.5, 2.5e-9
+    hyper = class_hyper(variance, np.ones(1), 0.0, jitter, 2, 1)
+    tied = TiedStream(InducingClasses(hyper, np.stack([Z, Z]), False))
+    likelihood: Any = None
+    alone = Online(likelihood, Prior(variance, np.ones(1), 0.0, jitter, Z))
+    rows: list[tuple[str, object, object]] = []
+    for name, stream in (("two classes", tied), ("one function", alone)):
+        for share, row in zip(left, X, strict=True):
+            chosen = len(stream.candidates(row[None], 1))
+            rows.append((f"{name}, {share:.1e} left: points that come", chosen, int(share > 1e-3)))
+    yield _wrong(rows, "fast", "points")
