@@ -381,8 +381,28 @@ def _without_effect(root: ast.expr) -> set[int]:
                      if isinstance(entry, ast.UnaryOp) and isinstance(entry.op, ast.USub)}  # fmt: skip
         elif name in ("default_rng", "RandomState", "SeedSequence"):
             held |= {id(argument) for argument in node.args}
+        elif name == "where" and len(node.args) == 3:
+            held |= _never_taken(node)
         held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
     return held
+
+
+def _never_taken(outer: ast.Call) -> set[int]:
+    """Numbers of a choice inside a choice by the same condition, on the side that this one does not take there."""
+    condition = ast.unparse(outer.args[0])
+    inside = [
+        (side, node)
+        for side in (1, 2)
+        for node in ast.walk(outer.args[side])
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("where") and len(node.args) == 3
+    ]
+    return {
+        id(entry)
+        for side, node in inside
+        if ast.unparse(node.args[0]) == condition
+        for entry in ast.walk(node.args[3 - side])
+        if isinstance(entry, ast.Constant)
+    }
 
 
 def _mirrored(root: ast.expr) -> set[int]:
