@@ -73,7 +73,7 @@ _TWINS = {
 
 # what counts things: only there do < and <= differ, since two real numbers are equal with probability zero
 _COUNTS = re.compile(
-    r"[ijklmnC]|[nk]_\w+|\w*(count|iterations?|steps?|size|rank|length|number|rounds?|draws|chains|sweeps)"
+    r"[ijklmnC]|[nk]_\w+|\w*(count|iterations?|steps|size|rank|length|number|rounds?|draws|chains|sweeps)"
 )
 
 # functions that give the same for their arguments in another order
