@@ -18,6 +18,7 @@ from fast.blockwise.engines import Spread, engine
 from fast.blockwise.rows import Leaf, Rows
 from fast.core import inputs
 from fast.core.by_rows import ByRows
+from fast.core.checks import shown
 from fast.core.types import IntArray
 from fast.core.values import Data
 
@@ -42,7 +43,7 @@ class _Asked:
             return np.arange(*rows.indices(self.n))
         wanted = np.asarray(rows)
         if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-            raise TypeError(f"rows: found {inputs.shown(rows)}, expected a slice or a list of numbers")
+            raise TypeError(f"rows: found {shown(rows)}, expected a slice or a list of numbers")
         if wanted.size and not (wanted.min() >= 0 and wanted.max() < self.n):
             raise IndexError(f"rows: found {wanted.min()} to {wanted.max()}, expected 0 to {self.n - 1}")
         return wanted.astype(np.int64)

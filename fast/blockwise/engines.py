@@ -137,7 +137,7 @@ class Workers:
         self._homes = [workers[k * len(workers) // len(self.parts)] for k in range(len(self.parts))]
         self._leaves = _on_cluster(client, rows)
         self._held: list[Any] = []
-        self._past: list[tuple[Visit, Any]] = []  # visits that keep something, with what they brought
+        self._past: list[tuple[Visit[Any], Any]] = []  # visits that keep something, with what they brought
         self._hold()
 
     def _hold(self) -> None:
@@ -381,7 +381,7 @@ class _Held:
 
         return int(sizeof(self.looks))
 
-    def sums(self, visit: Visit, state: Any) -> Sums:
+    def sums(self, visit: Visit[Any], state: Any) -> Sums:
         """The sum over its leaves, by the same tree as everywhere."""
         with threadpool_limits(limits=1):
             ready = visit.ready(state)
@@ -394,7 +394,7 @@ def _hold(look: Look, leaves: list[tuple[int, int, Any, Any]]) -> _Held:
         return _Held([look(Leaf(*leaf)) for leaf in leaves])
 
 
-def _visit(held: _Held, visit: Visit, state: Any, due: int) -> Sums:
+def _visit(held: _Held, visit: Visit[Any], state: Any, due: int) -> Sums:
     """On a worker: the sum over its part, after so many visits that keep something."""
     with held.lock:
         if visit.keeps and held.count == due + 1 and held.last is not None:
@@ -414,7 +414,7 @@ def _done(held: _Held) -> int:
 class _Past(NamedTuple):
     """Visits that keep something, with what they brought; one value to Dask."""
 
-    visits: list[tuple[Visit, Any]]
+    visits: list[tuple[Visit[Any], Any]]
 
 
 def _missed(held: _Held, first: int, past: _Past) -> None:

@@ -15,7 +15,8 @@ from fast.core.hyperprior import LINK_VARIANCES
 from fast.core.types import IntArray
 
 if TYPE_CHECKING:
-    from fast.estimators._base import GPClassifier, Start
+    from fast.estimators._base import GPClassifier
+    from fast.estimators._hyper import Start
     from fast.sparse_classes.projections import ClassDistribution
 
 ROWS = 2000  # rows that EP looks at, as many as a classifier has in batch by itself

@@ -13,7 +13,7 @@ from fast.core import inputs
 from fast.core.declare import Options
 from fast.core.hyper import class_hyper
 from fast.core.types import IntArray
-from fast.estimators._base import Fitted, Start, _suited_threads
+from fast.estimators._base import _suited_threads
 from fast.estimators._classes import (
     ENDING,
     LABEL_ERRORS,
@@ -25,6 +25,7 @@ from fast.estimators._classes import (
     Running,
     SteppingClassifier,
 )
+from fast.estimators._hyper import Fitted, Start
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.projections import InducingClasses
 from fast.sparse_classes.stream import TiedStream

@@ -25,13 +25,13 @@ from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, log_expected_probit
 from fast.methods.svgpc import (
     PriorSearch,
-    ProbitPrediction,
     cond_var_of,
     learn_prior,
     predict_sites,
 )
 from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned
+from fast.one_latent.predict import ProbitPrediction
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments

@@ -34,9 +34,8 @@ from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior, checked_binary, moved
 from fast.kernel.kernels import gram
 from fast.methods.epgpc import EPGPCPosterior, assemble, refresh, sweep
-from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.x_gpc import prepare
-from fast.one_latent.predict import sparse_latent
+from fast.one_latent.predict import ProbitPrediction, probit_prediction, sparse_latent
 from fast.one_latent.prior import SparsePrior, whiten
 from fast.one_latent.site_gradients import add_outer, sparse_site_gradients
 from fast.one_latent.sites import cavity, log_site_scale

@@ -142,10 +142,10 @@ def _factors(chol: Array, constraints: int, epsilon: float, n_classes: int) -> F
         log_p = log_ndtr(z)
         log_cut = np.repeat(log_right + log_p.reshape(-1, constraints).sum(axis=1), constraints)
         log_share = log_cut - np.logaddexp(log_cut, log_random)  # of the label being right
-        slope = np.exp(log_share - 0.5 * z * z - _LOG_ROOT_2PI - log_p) / sd  # d log E / d cavity_mean
-        curvature = np.clip(slope * (slope + z / sd), 0.0, (1.0 - _LEAST) / cavity_var)  # minus the second derivative
+        gradient = np.exp(log_share - 0.5 * z * z - _LOG_ROOT_2PI - log_p) / sd  # d log E / d cavity_mean
+        curvature = np.clip(gradient * (gradient + z / sd), 0.0, (1.0 - _LEAST) / cavity_var)  # minus d gradient
         kept = 1.0 - curvature * cavity_var
-        wanted = curvature / kept, (slope + cavity_mean * curvature) / kept
+        wanted = curvature / kept, (gradient + cavity_mean * curvature) / kept
         change = np.abs(wanted[0] - precision) * var
         precision, shift = (
             (1.0 - _DAMPED) * old + _DAMPED * new for old, new in zip((precision, shift), wanted, strict=True)

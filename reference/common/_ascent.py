@@ -148,18 +148,18 @@ def ascend(objective: Objective[P], K_ZZ: Array, start: Gaussians | None, goal: 
     def left() -> int:
         return goal.iterations - len(values)
 
-    def climb(q: Gaussians) -> tuple[Gaussians, P]:
-        return mixed_steps(objective, K_ZZ, q, goal._replace(iterations=min(goal.patience, left())), saw)
+    def mixed(q: Gaussians) -> tuple[Gaussians, P]:
+        return mixed_steps(objective, K_ZZ, q, goal._replace(iterations=min(goal.patience, left())), note)
 
-    def saw(value: float, residual: float) -> None:
+    def note(value: float, residual: float) -> None:
         values.append(value)
         told(value, residual)
 
-    q, at = climb(q)
+    q, at = mixed(q)
     while not _ended(at, q, K_ZZ, goal.tolerance) and left() > 0:
         before = step_length(at.direction, q)[0]
-        q = quasi_newton(objective, K_ZZ, q, left(), saw)
-        q, at = climb(q) if left() > 0 else (q, objective(q))
+        q = quasi_newton(objective, K_ZZ, q, left(), note)
+        q, at = mixed(q) if left() > 0 else (q, objective(q))
         if not step_length(at.direction, q)[0] < 0.5 * before:
             break  # neither leads any further
     residual, _ = step_length(at.direction, q)

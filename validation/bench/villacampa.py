@@ -95,8 +95,8 @@ def look(progress):
 Z = np.array(X[:50])
 learn = ("variance", "lengthscales", "noise", "Z")
 options = sep.SEPOptions(batch_size=200, n_steps=300, learn=learn, rate=1e-3, callback=look)
-found = sep.fit(Data(X, y, 3), Prior(2.0, np.full(d, 4.0), 0.1, 1e-4, Z, shared=True), options)
-assert np.isfinite(found.log_evidence)
+fitted = sep.fit(Data(X, y, 3), Prior(2.0, np.full(d, 4.0), 0.1, 1e-4, Z, shared=True), options)
+assert np.isfinite(fitted.log_evidence)
 print(max(peak, anonymous()) - before)
 """
 

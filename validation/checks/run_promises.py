@@ -460,20 +460,20 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         with tempfile.TemporaryDirectory(prefix="triad-whole-") as folder:
             path = Path(folder) / "run.npz"
             path.write_bytes(b"old")
-            seen: list[tuple[str, int]] = []
+            events: list[tuple[str, int]] = []
 
-            def synced(handle: int, seen: list[tuple[str, int]] = seen, path: Path = path) -> None:
-                seen.append(("synced" if path.read_bytes() == b"old" else "late", os.fstat(handle).st_size))
+            def synced(handle: int, events: list[tuple[str, int]] = events, path: Path = path) -> None:
+                events.append(("synced" if path.read_bytes() == b"old" else "late", os.fstat(handle).st_size))
                 sync(handle)
 
-            def renamed(source: Any, target: Any, seen: list[tuple[str, int]] = seen) -> None:
-                seen.append(("renamed", Path(source).stat().st_size))
+            def renamed(source: Any, target: Any, events: list[tuple[str, int]] = events) -> None:
+                events.append(("renamed", Path(source).stat().st_size))
                 rename(source, target)
 
             with mock.patch.object(module.os, "fsync", synced), mock.patch.object(module.os, "replace", renamed):
                 write(path)
             size = path.stat().st_size
-        yield flaws(seen != [("synced", size), ("renamed", size)], f"{size} bytes: {seen}", left, "files")
+        yield flaws(events != [("synced", size), ("renamed", size)], f"{size} bytes: {events}", left, "files")
 
 
 @check(

@@ -447,8 +447,8 @@ def _coordinates(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
         moved = np.linalg.solve(factor, rows[..., None])[..., 0]
         values = {f"{at}_mean": moved.T if problem.Z is None else moved}
         if problem.Z is not None and cov is not None:
-            half = np.linalg.solve(factor, cov)
-            values["inducing_cov"] = np.linalg.solve(factor, np.swapaxes(half, -1, -2))
+            one_side = np.linalg.solve(factor, cov)
+            values["inducing_cov"] = np.linalg.solve(factor, np.swapaxes(one_side, -1, -2))
         yield Candidate(word, f"{at} values of suspected {told}", values)
 
 

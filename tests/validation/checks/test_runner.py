@@ -427,8 +427,8 @@ def test_linear_algebra_has_as_many_threads_as_asked_and_the_environment_is_left
 
         @ask("identity/x-gpc/threads", "easy", "hard")
         def threads(context, problem):
-            found = [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-            wrong = sum(number != {threads} for number in found)  # Accelerate has no such pool
+            threads = [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+            wrong = sum(number != {threads} for number in threads)  # Accelerate has no such pool
             if {jobs} > 1:  # a process of its own is told by its environment as well
                 wrong += os.environ["OMP_NUM_THREADS"] != "{threads}"
             return Compared(float(wrong), 0.5, "", "", "")

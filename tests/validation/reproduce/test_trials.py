@@ -24,11 +24,11 @@ def test_every_trial_is_of_a_claim(paper):
 
 
 def test_the_trials_asked_for_are_run_with_the_seed():
-    seen = []
+    seeds = []
 
     def trial(name, value):
         def run(seed):
-            seen.append((name, seed))
+            seeds.append((name, seed))
             yield below(name, "a number", value, 1.0)
 
         return run
@@ -36,12 +36,12 @@ def test_the_trials_asked_for_are_run_with_the_seed():
     both = {"a": trial("a", 0.5), "b": trial("b", 2.0)}
     lines = []
     outcome = common.run(both, common.TrialOptions(claims=("b",), seed=3), lines.append, ("a note",))
-    assert seen == [("b", 3)]
+    assert seeds == [("b", 3)]
     assert [row[-1] for row in outcome.tables[0].rows] == ["differs"]
     assert outcome.notes == ("a note",)
     assert any("differs" in line for line in lines)
     common.run(both, common.TrialOptions(), lines.append)
-    assert seen[1:] == [("a", 0), ("b", 0)]
+    assert seeds[1:] == [("a", 0), ("b", 0)]
     with pytest.raises(ValueError, match="claims: found 'c'"):
         common.run(both, common.TrialOptions(claims=("c",)), lines.append)
 
@@ -76,7 +76,7 @@ def test_a_newton_step_finds_the_mode_where_the_prior_leaves_it_next_to_none_to_
     K *= 1e-3  # the mode is 1e-3 from the start, and Newton's method squares what is left
     one, whole = of_riihimaki._one_step(K, y), of_riihimaki.la_tkp(K, y, 2)
     np.testing.assert_allclose(one, whole, rtol=0.0, atol=1e-6)
-    # at the prior's mean the probabilities are a half: what the data say is seen, not that alone
+    # at the prior's mean the probabilities are a half: what the data say is seeds, not that alone
     assert np.abs(whole - 0.5).max() > 1e-5
 
 

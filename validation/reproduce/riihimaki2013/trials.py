@@ -64,8 +64,8 @@ def _one_step(K: Array, y: NDArray[np.int64]) -> Array:
         step = np.asarray(np.linalg.solve(A, W @ start + softmax_gradient(start, labels)), dtype=np.float64)
         fit = float(log_softmax(step.reshape(_CLASSES, -1), axis=0)[labels, np.arange(len(labels))].sum())
         W = softmax_w_matrix(step, len(labels))
-        half = 0.5 * np.linalg.slogdet(np.eye(len(step)) + covariance @ W)[1]
-        return fit - 0.5 * float(step @ np.linalg.solve(covariance, step)) - float(half)
+        log_root = 0.5 * np.linalg.slogdet(np.eye(len(step)) + covariance @ W)[1]
+        return fit - 0.5 * float(step @ np.linalg.solve(covariance, step)) - float(log_root)
 
     return predict_by_evidence_ratio(log_evidence, K, y, _CLASSES)
 

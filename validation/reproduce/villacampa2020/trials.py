@@ -81,8 +81,8 @@ def _log_likelihood(y: int, mean: Array, var: Array, epsilon: float) -> Array:
 def _g(precision: Array, shift: Array) -> float:
     """Log normaliser of exp(shift·x - x'precision x / 2)."""
     root = np.linalg.cholesky(precision)
-    half = np.linalg.solve(root, shift)
-    return float(0.5 * half @ half - np.log(np.diag(root)).sum() + 0.5 * shift.size * np.log(2.0 * np.pi))
+    whitened = np.linalg.solve(root, shift)
+    return float(0.5 * whitened @ whitened - np.log(np.diag(root)).sum() + 0.5 * shift.size * np.log(2.0 * np.pi))
 
 
 def _joint_view(seed: int) -> Iterable[Decided]:
