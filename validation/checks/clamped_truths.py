@@ -85,6 +85,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         return exact_probit._probabilities(rng, margins, flat, given, 1.0).mean_se
 
     rows += [Bound("error of a probability", same_draws, 0.0, 1e-6)]
+    factor = rng.standard_normal((5, 4, 6))
+    covariances, centring = factor @ factor.transpose(0, 2, 1), np.eye(4) - 0.25
+
+    def put_together() -> Array:
+        """The noise of a covariance as differences see it, and the rest."""
+        split = exact_probit._split(covariances, 0.0)
+        return split.least[:, None, None] * centring + split.root @ split.root.transpose(0, 2, 1)
+
+    rows += [Bound("a covariance in two parts", put_together, centring @ covariances @ centring, 1e-12)]
     yield from held(rows, "gibbs")
     least = exact_probit._split(np.stack([np.ones((3, 3)) - OUTSIDE * np.eye(3)]), 0.0).least
     why = f"one value for all classes: {least[0]:.3g} of their variance are noise"

@@ -11,6 +11,7 @@ _PRINTED = {
     paper: f"identity/{method}/printed_variances_of_rounding"
     for paper, method in (("2017", "ep"), ("2020", "pep"), ("wenzel", "x-gpc"), ("izm", "svi"), ("riih", "nested-ep"))
 }
+_STEPS, _RATES, _PATHS = "clamped_steps", "identity/x-gpc/distances_of_rates", "identity/mh-softmax/acceptances"
 _TINY = "np.finfo(np.float64).tiny"
 _PLANTED = (
     (_FAST, _ONE, "fast.one_latent.predict", "explained, 0.0)", "explained, -1.0)"),
@@ -41,6 +42,15 @@ _PLANTED = (
     (_TRUTHS, _LIMITS, "gibbs.chains.warmup", "np.square(means), 0.0)", "np.square(means), 1.0)"),
     (_TRUTHS, _LIMITS, "gibbs.draws.univariate_truncated", "drop) - bound, 0.0)", "drop) - bound, -1.0)"),
     (_TRUTHS, _LIMITS, "gibbs.moves.region", "np.maximum(energy, 0.0)", "energy"),
+    (_STEPS, _RATES, "fast.one_latent.fixed_point", "max(0.0, *rates[-5:])", "max(*rates[-5:], -1.0)"),
+    (_STEPS, _RATES, "fast.one_latent.fixed_point", "0.0, *rates[-5:]), 1.0 - 1e-9", "0.0, *rates[-5:]), 2.0"),
+    (_STEPS, _RATES, "fast.solve.site_iteration", "max(0.0, *self.rates[-5:])", "max(0.0, *self.rates[-6:])"),
+    (_STEPS, _RATES, "fast.solve.mixing", "max(0.0, largest", "max(-1.0, largest"),
+    (_STEPS, _RATES, "fast.sparse_classes.alpha_runs", "1.0 - 1e-9)", "2.0)"),
+    (_STEPS, _PATHS, "gibbs.moves.softmax", "np.minimum(change, 0.0)", "np.minimum(change, 1.0)"),
+    (_STEPS, _PATHS, "gibbs.models.hyper_models", "speed) - before, 0.0)", "speed) - before, 1.0)"),
+    (_STEPS, _PATHS, "gibbs.models.softmax", "np.minimum(1.0, 0.5 * p", "np.minimum(2.0, 0.5 * p"),
+    (_STEPS, _PATHS, "gibbs.models.threshold", "np.minimum(1.0, 0.5", "np.minimum(2.0, 0.5"),
     (_REFERENCE, _PRINTED["2017"], "reference.villacampa2017.model", "max(var, 0.0)", "max(var, -1.0)"),
     (_REFERENCE, _PRINTED["2017"], "reference.villacampa2017.prediction", "axis=1), 0.0)", "axis=1), -1.0)"),
     (_REFERENCE, _PRINTED["2020"], "reference.villacampa2020.sparse", "np.maximum(rest, 0.0)", "rest"),
