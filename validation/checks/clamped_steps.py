@@ -89,6 +89,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import softmax_annealed
     from gibbs.models import hyper_models, softmax, threshold
     from gibbs.moves import softmax as moves
 
@@ -112,7 +113,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     turned = hyper_models.HyperModel.rotation_move(
         model, rng, rng.standard_normal((300, 1, C, n)), np.tile(np.eye(n), (300, 1, 1, 1)), np.full(300, 0.8)
     )[1]
-    for name, taken in (("rotations around the mode", paths), ("rotations around the prior", turned)):
+    p = white.shape[1]
+    annealed, around = softmax_annealed._model(cov, y), softmax_annealed._Around(np.full(p, 0.3), np.eye(p), 1.2)
+    alone = np.array([softmax_annealed._path(rng, annealed, 1.0, around, one[None], 2)[1] for one in white[:60]])
+    for name, taken in (
+        ("rotations around the mode", paths),
+        ("rotations around the prior", turned),
+        ("particles, one at a time", alone),
+    ):
         wrong = int(np.count_nonzero(~((taken >= 0.0) & (taken <= 1.0))))
         yield flaws(wrong, f"{name}: {taken.min():.3g} to {taken.max():.3g}", "gibbs", "probabilities")
         sure = float((taken == 1.0).mean())

@@ -29,7 +29,8 @@ Array = NDArray[np.float64]
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from gibbs.models import exact_probit, hyper, multilatent, multinomial_probit, sampling
+    from gibbs.core import values
+    from gibbs.models import exact_probit, hyper, multilatent, multinomial_probit, pairwise, sampling
 
     eye, short = np.eye(3), np.full((1, 3), 1.0 - OUTSIDE)
     prior = multilatent.LatentPrior(eye[None], eye[None], short, None, None)
@@ -85,6 +86,24 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         return exact_probit._probabilities(rng, margins, flat, given, 1.0).mean_se
 
     rows += [Bound("error of a probability", same_draws, 0.0, 1e-6)]
+
+    def white_rows(which: str) -> Array:
+        """Class 0 has a datum among its inducing points, the others have not; all test points are inducing points."""
+        X, Z = np.arange(3.0)[:, None], np.stack([np.array([[0.0], [5.0]]) + shift for shift in (0.0, 0.4, 0.6)])
+        given, prior = values.Data(X, np.array([1, 1, 2]), 3, Z[0]), values.Prior(1.0, np.ones(1), 0.0, 0.0, Z, "fitc")
+        solve = pairwise.solve_triangular
+
+        def longer(*given: Any, **options: Any) -> Array:
+            return np.asarray(solve(*given, **options)) * (1.0 + OUTSIDE)
+
+        with mock.patch.object(pairwise, "solve_triangular", longer):
+            result = pairwise.prepare(given, prior)
+        return result.cond_var_test[0] if which == "test" else result.cond_var[0, 0]
+
+    rows += [
+        Bound("pairwise factors at an inducing point", lambda: white_rows("data"), 0.0),
+        Bound("at test points", lambda: white_rows("test"), 0.0),
+    ]
     factor = rng.standard_normal((5, 4, 6))
     covariances, centring = factor @ factor.transpose(0, 2, 1), np.eye(4) - 0.25
 
