@@ -239,6 +239,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     agreed = Watch._agree(watch, int(length))
     yield flaws(agreed, "two chains that stand still, a variance below zero: taken for one", "gibbs", "judgements")
 
+    # chains that move: few draws, so that their number counts, and R-hat on both sides of 1.05
+    draws = rng.standard_normal((2, 2, 8))  # window, chain, draw
+    draws -= draws.mean(axis=2, keepdims=True)
+    within, side = float(draws.var(axis=2, ddof=1).mean()), np.array([-1.0, 1.0])
+    wrong = 0
+    for r_hat, close in ((1.049, True), (1.051, False)):
+        between = (r_hat**2 - 7.0 / 8.0) * within  # sample variance of the four means
+        apart = draws + np.sqrt(0.75 * between) * side[None, :, None]
+        summed = np.stack([apart.sum(axis=2), np.square(apart).sum(axis=2)], axis=1)
+        watch.sums = {"f": summed}
+        wrong += Watch._agree(watch, 8) is not close
+    yield flaws(wrong, "R-hat of pieces of eight draws, 1.049 and 1.051", "gibbs", "judgements")
+
     cov, y, n = np.stack([np.eye(4)] * 3), np.array([0, 1, 2, 0]), 4
     h = 0.3 * rng.standard_normal((60, 3, n))
     h[:, y, np.arange(n)] = h.max(axis=1) + 0.01
