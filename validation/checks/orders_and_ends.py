@@ -137,7 +137,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     healthy = place.residual_at
     # a start far on the wrong side: full steps overshoot
-    start = np.linalg.solve(K, 40.0 * rng.standard_normal((n, C)))
+    start: Array = np.asarray(np.linalg.solve(K, 40.0 * rng.standard_normal((n, C))), dtype=np.float64)
     prior: Any = SimpleNamespace(n=n, C=C, y=y, n_classes=C, K=lambda _k: K)
     with mock.patch.object(place, "residual_at", watched):
         falls = _joints(place, prior, start, visited, K, y)
