@@ -20,6 +20,7 @@ from scipy.integrate import quad
 from scipy.special import expit, logsumexp
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.learning import tiny
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -168,6 +169,21 @@ def _joints(place: Any, prior: Any, start: Array, visited: list[Array], K: Array
         log_pi = latent - logsumexp(latent, axis=1, keepdims=True)
         joints.append(float(log_pi[np.arange(len(y)), y].sum() - 0.5 * np.sum(latent * np.linalg.solve(K, latent))))
     return [float(before - after) for before, after in pairwise(joints)]
+
+
+@check(
+    "identity/label-regression/steps_by_default",
+    paper="villacampa2020",
+    question="Do both witnesses make the paper's 250 adaptive steps where no number is asked for?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    asked = tiny("threshold errors").replace(name="threshold errors, steps by default")
+    for witness in ("reference", "fast"):
+        told: list[Any] = []
+        context.solve(witness, "label-regression", asked, learn=("variance",), optimizer="adaptive", rate=0.01,
+                      callback=told.append)  # fmt: skip
+        yield flaws(abs(len(told) - 250), f"{len(told)} steps, of A.7's 250", witness, "steps")
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
