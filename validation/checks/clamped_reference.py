@@ -134,16 +134,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         with mock.patch.object(module, "gaussian_integral", return_value=hit):
             return np.asarray(ask().probability)
 
-    def rate() -> float:
-        """The first gradient, and a squared norm that is kept a little too small."""
-        kept = rates.RateMemory(np.ones(3), 3.0 * (1.0 - OUTSIDE), 10.0)
-        return rates.adaptive_learning_rate(np.ones(3), kept).rate
+    def rate(now: float, before: float, share: float = 0.0) -> float:
+        """A gradient after others, of which the squared norm is kept too small by a share."""
+        kept = rates.RateMemory(np.full(3, before), 3.0 * before**2 * (1.0 - share), 10.0)
+        return rates.adaptive_learning_rate(np.full(3, now), kept).rate
 
     yield from held(
         [
             Bound("sum of E log Phi", data_terms, float(log_ndtr(sign * mean).sum()), 1e-13),
             Bound("(14)", partial(above, prediction, lambda: prediction.predict_probability(mean, np.ones(2))), 1.0),
-            Bound("rate of equal gradients", rate, 1.0),
+            Bound("rate of equal gradients", lambda: rate(1.0, 1.0, OUTSIDE), 1.0),
+            Bound("rate without any", lambda: rate(0.0, 0.0), 1.0),
+            Bound("rate of small ones that turn, (0.9 - 0.1)^2", lambda: rate(-0.01, 0.01), 0.64, 1e-13),
         ],
         "reference",
     )

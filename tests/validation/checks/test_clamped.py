@@ -62,6 +62,7 @@ _PLANTED = (
     (_REFERENCE, _PRINTED["2020"], "reference.villacampa2020.sparse", "np.maximum(rest, 0.0)", "rest"),
     (_REFERENCE, _PRINTED["2020"], "reference.villacampa2020.tied", "np.maximum(sigma, 0.0)", "sigma"),
     (_REFERENCE, _PRINTED["wenzel"], "reference.wenzel2019.rates", "squared, 1.0)", "squared, 2.0)"),
+    (_REFERENCE, _PRINTED["wenzel"], "reference.wenzel2019.rates", "squared > 0.0 else 1.0", "squared > 0.0 else 2.0"),
     (_REFERENCE, _PRINTED["izm"], "reference.izmailov2016.bound", "np.maximum(latent_var, 0.0)", "latent_var"),
     (_REFERENCE, _PRINTED["izm"], "reference.izmailov2016.kernels", "np.minimum(value, 1.0)", "value"),
     (_REFERENCE, _PRINTED["riih"], "reference.riihimaki2013.posterior", "np.maximum(values, 0.0)", "values"),
