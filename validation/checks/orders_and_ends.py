@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import expit, logsumexp
 
+from validation.by_name import sampler_by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.few_data import Few
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
@@ -169,6 +171,55 @@ def _joints(place: Any, prior: Any, start: Array, visited: list[Array], K: Array
         log_pi = latent - logsumexp(latent, axis=1, keepdims=True)
         joints.append(float(log_pi[np.arange(len(y)), y].sum() - 0.5 * np.sum(latent * np.linalg.solve(K, latent))))
     return [float(before - after) for before, after in pairwise(joints)]
+
+
+@check(
+    "identity/gfitc/back_from_a_mixed_step",
+    paper="villacampa2017",
+    question="Does a sweep that a mixed proposal has made worse go back, and make the damped step there?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods.vi_jj import _plain
+    from fast.sparse_classes.fitc_latents import LatentRun
+
+    rng = np.random.default_rng(2)
+    sites, gap, here = rng.standard_normal((3, 2, 4, 3))
+    wrong = []
+    for residual, improper, back in ((2.1, 0, True), (1.9, 1, True), (np.nan, 0, True)):
+        run = LatentRun.__new__(LatentRun)
+        run.sites, run.damping, run._was_mixed = here.copy(), 0.3, True
+        run._past = SimpleNamespace(sites=sites, gap=gap, residual=1.0)  # type: ignore[assignment]
+        run._mixing = mock.MagicMock()
+        run._advance(gap[::-1], here[0], here[0], residual, improper)
+        returned = bool(np.allclose(run.sites, sites + 0.3 * gap, 1e-14, 1e-14)) and run._past is None
+        wrong += [(residual, improper)] if returned != back or run._was_mixed else []
+    yield flaws(
+        len(wrong), f"residuals over the one before, improper cavities: {wrong or 'all back'}", "fast", "sweeps"
+    )
+    # an iteration whose first step is none is at its end
+    state: Any = SimpleNamespace(update=lambda: 0.0, end=SimpleNamespace(value=-1.5))
+    end = _plain(state, 1e-9, 5, None)
+    yield flaws(int(end != ([-1.5], 0.0, True)), f"a step of zero ends a run: {end}", "fast", "runs")
+
+
+@check(
+    "identity/exact-probit/evidence_by_name",
+    paper="riihimaki2013",
+    question="Does the evidence without draws say of each of its numbers what it is?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws.truncated_normal import Probability
+    from gibbs.models import exact_probit as place
+
+    drawn = Probability(value=-3.0, standard_error=0.5, log_bound=-2.0, acceptance=0.25, n_proposals=99)
+    few = Few("multinomial-probit")
+    with mock.patch.object(place, "log_probability", return_value=drawn):
+        result = sampler_by_name(place.log_evidence)(few.likelihood, **few.arguments(), seed=0)
+    wanted = {"log_evidence": -3.0, "log_evidence_se": 0.5, "log_evidence_bound": -2.0, "acceptance": 0.25,
+              "dimension": len(few.y) * (few.n_classes - 1), "n_proposals": 99}  # fmt: skip
+    yield flaws(int(result._asdict() != wanted), f"{result}", "gibbs", "answers")
 
 
 @check(

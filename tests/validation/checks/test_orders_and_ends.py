@@ -13,6 +13,11 @@ _PLANTED = (
     (_RISE, "fast.full_classes.softmax_laplace", "joint - 1e-12 * (1.0 + abs(joint))", "joint - (1.0 + abs(joint))"),
     ("invariance/gibbs-logit/orphans_of_chains", "gibbs.chains.checkpoint", "    sweep_out(path)\n    held",
      "    held"),
+    ("identity/gfitc/back_from_a_mixed_step", "fast.sparse_classes.fitc_latents",
+     "damped(past.sites, past.sites + past.gap, damping)", "damped(past.sites + past.gap, past.sites, damping)"),
+    ("identity/exact-probit/evidence_by_name", "gibbs.models.exact_probit",
+     "model.constraints.datum.size,\n        result.n_proposals,",
+     "result.n_proposals,\n        model.constraints.datum.size,"),
 )  # fmt: skip
 
 
