@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
@@ -404,8 +405,6 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from scipy.stats import qmc
-
     from fast.likelihood import sobol_rule
     from fast.sparse_classes.data import ClassData
     from fast.sparse_classes.ep import SiteRun, empty_sites
@@ -444,7 +443,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     sobol_rule.uniform_points.cache_clear()
     sobol_rule.normal_points.cache_clear()
-    yield from asked_in_order("fast", "points of a rule", [(qmc, "Sobol")], (
+    yield from asked_in_order("fast", "points of a rule", [(import_module("scipy.stats.qmc"), "Sobol")], (
         Ask("in three dimensions", 1, lambda: sobol_rule.normal_points(3, 64), "normal"),
         Ask("once more", 0, lambda: sobol_rule.normal_points(3, 64), "normal"),
         Ask("of the cube", 0, lambda: sobol_rule.uniform_points(3, 64), "cube"),

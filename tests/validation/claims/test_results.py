@@ -206,7 +206,7 @@ def test_a_run_is_recorded_by_the_command(monkeypatch, tmp_path, capfd):
     (card,) = json.loads((tmp_path / "villacampa2017-table2.json").read_text(encoding="utf-8")).values()
     assert card["command"].startswith("triad reproduce villacampa2017 table2 -o ")
     assert '"wine"' in card["command"]
-    assert any("2 repetitions" in note for note in card["notes"])
+    assert any("repetitions: 2 here" in note for note in card["notes"])
     # a header; nll, error and seconds
     assert len((tmp_path / "villacampa2017-table2.csv").read_text(encoding="utf-8").splitlines()) == 4
 
