@@ -47,6 +47,14 @@ def flaws(count: float, why: str, left: str, unit: str) -> Compared:
     return Compared(float(count), 0.0, why, left, "definition", unit)
 
 
+def as_documented(rows: Iterable[tuple[str, object, object]], left: str, unit: str) -> Compared:
+    """Rows of what is asked, what came and what is documented: those that differ count, and are told; else all are."""
+    listed = list(rows)
+    differing = [f"{what}: {came}, expected {wanted}" for what, came, wanted in listed if came != wanted]
+    why = "; ".join(differing) or "; ".join(f"{what}: {came}" for what, came, _ in listed)
+    return flaws(len(differing), why, left, unit)
+
+
 class Tested(NamedTuple):
     """z statistics, each standard normal if left and right agree; two-sided, Holm over the whole run decides.
 

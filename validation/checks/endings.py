@@ -7,16 +7,19 @@ against its own sentence, on sequences that the judge makes: geometric series, l
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from validation.by_name import by_name
 from validation.checks import resumed
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import tiny
@@ -233,6 +236,36 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield flaws(
         len(result.rates) != 120 or not result.diverged, "continued: ends at 120 as well", "fast", "ends elsewhere"
     )
+
+
+@check(
+    "identity/epgpc/sinking",
+    paper="wenzel2019",
+    question="Does EP on batches end as diverged once its estimate has fallen by half of log 2 a datum?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.methods import epgpc_svi
+
+    asked = tiny("probit")
+    fit = by_name(epgpc_svi.fit, binary=True)
+    fields = ("variance", "lengthscales", "noise", "jitter", "Z")
+    given = {"X": asked.X, "y": asked.y} | {name: getattr(asked, name)[0] for name in fields}
+    # five means below the first of six, by so many shares of what the rule allows
+    for share, learn, end in ((1.1, ("variance",), 120), (0.9, ("variance",), 140), (1.1, (), 160)):
+        looks = itertools.count()
+        step = share * 0.5 * asked.n * np.log(2.0) / 100.0
+
+        def sinking(*_: Any, looks: Iterator[int] = looks, step: float = step) -> float:
+            return -step * next(looks)
+
+        with mock.patch.object(epgpc_svi.SiteRun, "estimate", sinking):
+            result = fit(**given, batches=[np.arange(asked.n)] * 160, learn=learn, learning_rate=1e-9, trace=True)
+        right = result.iterations == end and result.diverged == bool(learn)
+        if learn:
+            right &= result.reason == f"step {end}: the estimate of log Z_EP has been falling without end"
+        why = f"a fall of {share:g} of the limit in five means, learning {learn}: ends at {end}"
+        yield flaws(not right, f"{why}; ended at {result.iterations}", "fast", "ends elsewhere")
 
 
 # -- the peak that a sampler starts from --------------------------------------------------------------------------

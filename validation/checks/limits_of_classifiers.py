@@ -14,18 +14,10 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
-
-
-def _wrong(rows: Iterable[tuple[str, object, object]], left: str, unit: str) -> Compared:
-    """Rows of what is asked, what came and what is documented; all are told, or those that differ."""
-    listed = list(rows)
-    differing = [f"{what}: {came}, expected {wanted}" for what, came, wanted in listed if came != wanted]
-    why = "; ".join(differing) or "; ".join(f"{what}: {came}" for what, came, _ in listed)
-    return flaws(len(differing), why, left, unit)
 
 
 class _Looked(Exception):  # noqa: N818 - nothing is wrong
@@ -51,7 +43,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         except ValueError as error:
             came = not str(error).startswith("lengthscales: found")
         rows.append((f"lengthscales {length:g}: taken", came, taken))
-    yield _wrong(rows, "fast", "starts")
+    yield as_documented(rows, "fast", "starts")
 
     def look(*_: Any, **__: Any) -> Any:
         here = ending._present.get()
@@ -125,7 +117,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         learner.batches, learner.functions = True, functions
         learner._set_stage(np.zeros((n, 3)))
         rows.append((f"{n} rows, {functions} functions of three inputs: each", learner._each_input, each))
-    yield _wrong(rows, "fast", "stages")
+    yield as_documented(rows, "fast", "stages")
 
 
 @check(
@@ -170,7 +162,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             given: Any = None
             model._train(np.zeros((60, 2)), codes, given, given, None)
         rows.append((f"a likely error of {likely}: used", [round(each, 9) for each in used], [0.1, wanted]))
-    yield _wrong(rows, "fast", "errors")
+    yield as_documented(rows, "fast", "errors")
 
 
 @check(
@@ -188,7 +180,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         model: Any = SEPClassifier()
         model.classes_, model._fit_rows, model._fit_points = np.arange(3), n, m
         rows.append((f"{n} rows, {m} points, 3 classes", model._affordable(), wanted))
-    yield _wrong(rows, "fast", "sweeps")
+    yield as_documented(rows, "fast", "sweeps")
 
 
 @check(
@@ -227,7 +219,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("tolerances", [options.tolerance for options in asked], [1e-4, 1e-4]),
         ("refused", why.startswith("parameters: found no fixed point") and "100" in why, True),
     ]
-    yield _wrong(rows, "fast", "searches")
+    yield as_documented(rows, "fast", "searches")
     # all rows follow a part of them, at its parameters, by as many steps
     ends: list[int] = []
 
@@ -276,4 +268,4 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for share, row in zip(left, X, strict=True):
             chosen = len(stream.candidates(row[None], 1))
             rows.append((f"{name}, {share:.1e} left: points that come", chosen, int(share > 1e-3)))
-    yield _wrong(rows, "fast", "points")
+    yield as_documented(rows, "fast", "points")

@@ -14,19 +14,11 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
-
-
-def _wrong(rows: Iterable[tuple[str, object, object]], left: str, unit: str) -> Compared:
-    """Rows of what is asked, what came and what follows from the documentation; all are told, or those that differ."""
-    listed = list(rows)
-    differing = [f"{what}: {came}, expected {wanted}" for what, came, wanted in listed if came != wanted]
-    why = "; ".join(differing) or "; ".join(f"{what}: {came}" for what, came, _ in listed)
-    return flaws(len(differing), why, left, unit)
 
 
 # -- sites to their fixed point ---------------------------------------------------------------------------------------
@@ -81,7 +73,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             300,
         ),
     ]
-    yield _wrong(ends, "fast", "ends")
+    yield as_documented(ends, "fast", "ends")
 
     # twelve visits: mixed after all but the first, until a fourth rate in a row says that the point repels
     rows = []
@@ -95,7 +87,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         mixed = _site_run([step] * 12, rates=rates)[1]
         rows.append((f"mixed at steps of {step:g} with rates {rates[:6]}", mixed, times))
     mixed = _site_run([9e-3] * 12, rates=[1.06] * 20, monotone=True)[1]
-    yield _wrong([*rows, ("mixed where a bound rises", mixed, 10)], "fast", "runs")
+    yield as_documented([*rows, ("mixed where a bound rises", mixed, 10)], "fast", "runs")
 
     # a rate of a half while steps are no rounding: what differences show below 1e-8 is none
     steps = [1e-3, 5e-4, 2.5e-4, *(9e-9 * 0.9**k for k in range(8))]
@@ -148,7 +140,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         end = _Steps([size] * 400).run(1000, accelerate=accelerate)
         told = f"iterations at steps of {size:g}, mixed first: {accelerate}"
         rows += [(told, end.iterations, wanted), ("converged", end.converged, False)]
-    yield _wrong(rows, "fast", "ends")
+    yield as_documented(rows, "fast", "ends")
 
     # q is the largest of the last five ratios: the slow first one counts in five more steps, and then no more
     remaining, sizes = _Remaining(1.0, None), np.cumprod([1.0, 0.9, *[0.5] * 7])
@@ -182,7 +174,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         run = object.__new__(SiteRun)
         run.sites = np.empty(size)
         rows.append((f"mixed: {size} numbers, {most} sweeps allowed", worth_mixing(run, most), wanted))
-    yield _wrong(rows, "fast", "runs")
+    yield as_documented(rows, "fast", "runs")
 
     points: Any = SimpleNamespace(n_classes=2, m=1)
     rows = []
@@ -195,7 +187,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     latents._advance = lambda *_: mixed.append(latents._sweeps)
     for _ in range(52):
         latents.refresh()
-    yield _wrong([*rows, ("sweeps of 52 that gfitc mixes", mixed, [51, 52])], "fast", "runs")
+    yield as_documented([*rows, ("sweeps of 52 that gfitc mixes", mixed, [51, 52])], "fast", "runs")
 
     # the fall of eight changes: an early slow one counts while it is among them
     distance, gap = SweepDistance(1.0, 0.0), 0.0
@@ -241,7 +233,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         watch = Falling(n)
         ends = [k for k, value in enumerate(estimates, 1) if watch.add(float(value))]
         rows.append((f"means {np.round(means, 2).tolist()}: over at step", ends[0] if ends else None, wanted))
-    yield _wrong(rows, "fast", "ends")
+    yield as_documented(rows, "fast", "ends")
 
 
 def _fading(values: Sequence[Array], decay: float) -> Array:
@@ -365,7 +357,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         count = _scripted_search(values, [1.0] * 4)[0]
         # the third round is one of two units again, and the fourth the one that may end
         rows.append((f"rounds where two gain {gain:g} of 100", min(count, 3), wanted))
-    yield _wrong(rows, "fast", "ends")
+    yield as_documented(rows, "fast", "ends")
 
 
 @check(
@@ -469,7 +461,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         _there(run, 999.0 - 1000.0 * fall, residual)
         taken = run._accept_root(ClassDistribution.prior(1, 1))
         rows.append((f"Newton's step, a fall of {fall:g} to {residual:g}: taken", taken, wanted))
-    yield _wrong(rows, "fast", "steps")
+    yield as_documented(rows, "fast", "steps")
 
     def shortened(run: Any, most: int) -> list[float]:
         """Steps that are tried until one is half of half of the first, so many times."""
@@ -506,7 +498,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         run.q = ClassDistribution.of(one if mean else one / size, np.full((1, 1), size if mean else 0.0))
         run._look()
         rows.append((f"a {place} of {size:g}: without bound", run.unbounded is not None, wanted))
-    yield _wrong(rows, "fast", "runs")
+    yield as_documented(rows, "fast", "runs")
 
 
 @check(
@@ -528,7 +520,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             for _ in range(2700):
                 run.refresh()
         rows.append((f"searches at a direction of {residual:g}", at, places))
-    yield _wrong(rows, "fast", "runs")
+    yield as_documented(rows, "fast", "runs")
 
     # labels cost up to min(1/alpha, log(C/epsilon)) times log P: from ten times on less steep energies lead the way
     rows = []
@@ -567,7 +559,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         run._come_by_way()
         visited = [(round(each.energy.alpha, 9), each.count) for each in way]
         rows.append((f"alpha of {alpha:.4g}: powers on the way and their steps", visited, wanted))
-    yield _wrong(rows, "fast", "ways")
+    yield as_documented(rows, "fast", "ways")
 
 
 # -- lines, boxes and what is refused ---------------------------------------------------------------------------------
@@ -608,7 +600,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         climb = vi_taylor.Objective(lambda p: (p[0] + 1.0,), height, lambda *_: 1.0)
         vi_taylor.newton(climb, (np.zeros(1),), n, 1e-300, 1)
         rows.append((f"an expansion's: looks where it falls by {falls:g} roundings", count[0], looks))
-    yield _wrong(rows, "fast", "steps")
+    yield as_documented(rows, "fast", "steps")
 
 
 @check(
@@ -716,7 +708,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             end = inner.run(zero, zero, Differences(zero, np.eye(2)[None]))
         rows.append((f"changes {changes}, the last for ever: sweeps", end.sweeps, sweeps))
         rows.append(("calls", calls[0], sweeps))
-    yield _wrong(rows, "fast", "runs")
+    yield as_documented(rows, "fast", "runs")
 
     # sweeps in parts: ratios below 1e-9 are rounding's
     gap = 0.0
@@ -745,4 +737,4 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         except ValueError as error:
             refused = str(error).partition(":")[0]
         rows.append((f"{count} classes: refused", refused, name))
-    yield _wrong(rows, "fast", "refusals")
+    yield as_documented(rows, "fast", "refusals")

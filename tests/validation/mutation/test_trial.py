@@ -154,6 +154,22 @@ def test_the_shipped_list_of_equivalents_is_well_formed():
         assert entry["module"].partition(".")[0] in statements.PACKAGES
 
 
+def test_every_shipped_equivalent_is_a_mutant_that_can_be_drawn():
+    """An entry for code or operators that have changed since excuses nothing, and would hide that it was never read."""
+    known = report.known_equivalents()
+    begins = {(entry["module"], entry["function"], entry["before"].strip().splitlines()[0].strip()) for entry in known}
+    texts = {module: statements.source_of(module).splitlines() for module, _, _ in begins}
+    drawn = [
+        statements.make(place, change)
+        for package in statements.PACKAGES
+        for place in statements.population(package)
+        if place.module in texts
+        and (place.module, place.function, texts[place.module][place.first - 1].strip()) in begins
+        for change in place.changes
+    ]
+    assert [entry for entry in known if not any(report.is_equivalent(mutant, [entry]) for mutant in drawn)] == []
+
+
 def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
     mutants, outcomes = sample(["red", "crash", "never executed"])
     known = [

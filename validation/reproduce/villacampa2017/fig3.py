@@ -166,8 +166,8 @@ class Fig3Options:
     n_run: int = 1
     n: int = option(500, 1000, "data")
     n_test: int = 2000
-    reduce: float = option(0.1, 1.0, "of 2000 iterations or epochs")
-    reduce_lbfgs: float = option(0.02, 1.0, "of those of L-BFGS")
+    reduce: float = option(0.1, 1.0, "share of 2000 iterations or epochs")
+    reduce_lbfgs: float = option(0.02, 1.0, "share of those of L-BFGS")
     jitter: float = setting.JITTER
     tolerance: float = 1e-3
     max_iterations: int = 200

@@ -142,7 +142,7 @@ class Fig2Options:
     n: int = option(300, 1000, "data")
     n_test: int = 1000
     m: int = option(24, 128, "inducing points per class")
-    reduce: float = option(0.1, 1.0, "of 2000 iterations or epochs")
+    reduce: float = option(0.1, 1.0, "share of 2000 iterations or epochs")
     rate_adam: float = option(0.01, 0.001, "rates of Adam")
     budget: float = option(6.0, np.inf, setting.CUT)
     seed: int = 0
