@@ -27,9 +27,10 @@ from validation.jobs.job import Job, JobLostError, OutOfPatienceError, Work, add
 
 # libraries that the witnesses and the checks import, seconds for each job otherwise; no witness: mutants replace those
 _PRELOADED = (
-    "numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.integrate", "pandas", "emcee",
-    "arviz_stats", "sklearn.base", "sklearn.cluster", "sklearn.datasets", "sklearn.utils.estimator_checks",
-    "matplotlib", "mpmath", "jinja2", "rich.progress", "typer",
+    "numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.integrate", "scipy.signal",
+    "pandas", "emcee", "arviz_stats.base", "sklearn.base", "sklearn.cluster", "sklearn.datasets",
+    "sklearn.utils.estimator_checks", "matplotlib.figure", "matplotlib.backends.backend_svg", "mpl_toolkits.mplot3d",
+    "mpmath", "jinja2", "rich.progress", "typer", "unittest.mock",
 )  # fmt: skip
 
 Found = tuple[Job, Any, float, JobLostError | None]

@@ -37,6 +37,7 @@ from validation.mutation.statements import PACKAGES, source_of
 from validation.solution import Solution
 
 LAST = "problem.json"  # of the files of a problem; with it they are whole
+LINES = "lines.json"  # who executes what: most of what is kept, and of no use to who tries a mutant
 PATIENCE = 7200.0  # seconds for the checks of one problem, under coverage
 
 Key = tuple[Any, ...]  # of a question, as `Context` has it
@@ -68,10 +69,10 @@ class Baseline:
     folder: Path
 
     @classmethod
-    def load(cls, folder: Path, selection: Selection) -> Baseline:
-        """What `measure` left in the folder."""
+    def load(cls, folder: Path, selection: Selection, *, lines: bool = True) -> Baseline:
+        """What `measure` left in the folder; without `lines` it says nothing of what is executed."""
         names = sorted({pair.problem for pair in selection.pairs}, key=lambda name: -runner.cost(name))
-        return cls(selection, {name: load(folder / name) for name in names}, folder)
+        return cls(selection, {name: load(folder / name, lines=lines) for name in names}, folder)
 
     def healthy(self, name: str) -> Iterator[tuple[Key, Solution]]:
         """Answers of the healthy run on one problem."""
@@ -248,17 +249,14 @@ def save(problem: Problem, folder: Path) -> None:
     for number, key in enumerate(keys):
         if key in problem.healthy:
             problem.healthy[key].save(folder / f"{number}.npz")
+    executed = {
+        "keys": [_listed(problem.solved[key]) for key in keys],
+        "pairs": [_listed(problem.own[pair]) for pair in problem.answers],
+        "imported": _listed(problem.imported),
+    }
     stored = {
         "name": problem.name,
-        "keys": [
-            {
-                "key": key,
-                "seconds": problem.seconds[key],
-                "healthy": key in problem.healthy,
-                "lines": {module: sorted(lines) for module, lines in problem.solved[key].items()},
-            }
-            for key in keys
-        ],
+        "keys": [{"key": key, "seconds": problem.seconds[key], "healthy": key in problem.healthy} for key in keys],
         "pairs": [
             {
                 "pair": pair,
@@ -266,25 +264,22 @@ def save(problem: Problem, folder: Path) -> None:
                 "error": answer.error,
                 "outcomes": [_plain(outcome) for outcome in answer.outcomes],
                 "asked": [keys.index(key) for key in problem.asked[pair]],
-                "lines": {module: sorted(lines) for module, lines in problem.own[pair].items()},
             }
             for pair, answer in problem.answers.items()
         ],
-        "imported": {module: sorted(lines) for module, lines in problem.imported.items()},
         "listens": sorted(problem.listens),
     }
+    storage.write_text(folder / LINES, json.dumps(executed))
     storage.write_text(folder / LAST, json.dumps(stored))
 
 
-def load(folder: Path) -> Problem:
-    """What `save` wrote."""
+def load(folder: Path, *, lines: bool = True) -> Problem:
+    """What `save` wrote; without `lines`, all but what is executed."""
     stored = json.loads((folder / LAST).read_text(encoding="utf-8"))
     problem = Problem(stored["name"])
-    problem.imported = {module: frozenset(lines) for module, lines in stored["imported"].items()}
     problem.listens = {Pair(*pair) for pair in stored["listens"]}
     keys = [_tuples(entry["key"]) for entry in stored["keys"]]
     for number, (key, entry) in enumerate(zip(keys, stored["keys"], strict=True)):
-        problem.solved[key] = {module: frozenset(lines) for module, lines in entry["lines"].items()}
         problem.seconds[key] = entry["seconds"]
         if entry["healthy"]:
             problem.files[key] = folder / f"{number}.npz"
@@ -294,8 +289,20 @@ def load(folder: Path) -> Problem:
         outcomes = tuple(_outcome(plain) for plain in entry["outcomes"])
         problem.answers[pair] = Answered(pair, outcomes, entry["seconds"], error)
         problem.asked[pair] = tuple(keys[number] for number in entry["asked"])
-        problem.own[pair] = {module: frozenset(lines) for module, lines in entry["lines"].items()}
+    if lines:
+        executed = json.loads((folder / LINES).read_text(encoding="utf-8"))
+        problem.solved = {key: _frozen(value) for key, value in zip(keys, executed["keys"], strict=True)}
+        problem.own = {pair: _frozen(value) for pair, value in zip(problem.answers, executed["pairs"], strict=True)}
+        problem.imported = _frozen(executed["imported"])
     return problem
+
+
+def _listed(lines: Lines) -> dict[str, list[int]]:
+    return {module: sorted(numbers) for module, numbers in lines.items()}
+
+
+def _frozen(lines: Mapping[str, Iterable[int]]) -> Lines:
+    return {module: frozenset(numbers) for module, numbers in lines.items()}
 
 
 _OUTCOMES: dict[str, type] = {"Compared": Compared, "Tested": Tested, "Skipped": Skipped}

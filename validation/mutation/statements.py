@@ -127,8 +127,7 @@ def population(package: str) -> tuple[Statement, ...]:
 
 def make(statement: Statement, change: Change) -> Mutant:
     """The mutant that one change of a statement makes."""
-    text = source_of(statement.module)
-    source = Source(text)
+    text, source = _parsed(statement.module)
     mutated = source.changed(change)
     shift = mutated.count("\n") - text.count("\n")
     # a change may reach beyond the lines on which the statement itself begins to run
@@ -172,7 +171,13 @@ def area_names() -> tuple[str, ...]:
 
 def mutated_source(mutant: Mutant) -> str:
     """The whole text of the mutant's module."""
-    return Source(source_of(mutant.module)).changed(mutant.change)
+    return _parsed(mutant.module)[1].changed(mutant.change)
+
+
+@cache
+def _parsed(module: str) -> tuple[str, Source]:
+    text = source_of(module)
+    return text, Source(text)
 
 
 @cache

@@ -17,11 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Context, Tested
-from validation.checks.selection import Selection
+from validation.checks.selection import Pair, Selection
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Done, Folder, Job
 from validation.jobs.run import Engine
-from validation.mutation.baseline import Baseline
+from validation.mutation.baseline import Baseline, Key
 from validation.mutation.seed import plant
 from validation.mutation.statements import Mutant, mutated_source
 
@@ -49,12 +49,21 @@ class Outcome:
         return asdict(self)
 
 
+class Touched(NamedTuple):
+    """Of one problem: pairs that execute a mutant, the cheapest first, and the questions that do."""
+
+    problem: str
+    pairs: tuple[Pair, ...]
+    keys: frozenset[Key]
+
+
 class Trial(NamedTuple):
     """What a process needs to try one mutant."""
 
     mutant: Mutant
     folder: Folder
     selection: Selection
+    touched: tuple[Touched, ...]  # the cheapest first
 
 
 def jobs(mutants: Sequence[Mutant], baseline: Baseline, folder: Folder) -> tuple[list[Job], list[Outcome]]:
@@ -64,12 +73,12 @@ def jobs(mutants: Sequence[Mutant], baseline: Baseline, folder: Folder) -> tuple
     """
     work, untouched = [], []
     for mutant in mutants:
-        touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
-        if not touched:
+        asked = touched(mutant, baseline)
+        if not asked:
             untouched.append(Outcome(mutant.name, "never executed", "", "", 0, 0.0))
             continue
-        healthy = sum(baseline.cost(pairs, keys) for pairs, keys in touched.values())
-        unit = Trial(mutant, folder, baseline.selection)
+        healthy = sum(baseline.cost(each.pairs, each.keys) for each in asked)
+        unit = Trial(mutant, folder, baseline.selection, asked)
         work.append(Job(mutant.name, unit, healthy, patience=GRACE + PATIENCE * healthy))
     return work, untouched
 
@@ -98,6 +107,15 @@ def watched(mutant: Mutant) -> range:
     return range(first, last + 1)
 
 
+def touched(mutant: Mutant, baseline: Baseline) -> tuple[Touched, ...]:
+    """What has to be asked of a mutant, the cheapest first; checks of no problem share nothing and stand alone."""
+    result = []
+    for name, (pairs, keys) in baseline.touched(mutant.module, watched(mutant), readers(mutant)).items():
+        groups = [(pair,) for pair in pairs] if name == NO_PROBLEM else [pairs]
+        result += [Touched(name, group, keys) for group in groups]
+    return tuple(sorted(result, key=lambda each: baseline.cost(each.pairs, each.keys)))
+
+
 def readers(mutant: Mutant) -> frozenset[str]:
     """Checks that read what the statement defines: of a default, the one that holds it to the record."""
     runs_at_import = mutant.watched[0] != mutant.first
@@ -108,25 +126,26 @@ def readers(mutant: Mutant) -> frozenset[str]:
 def attempt(unit: Trial, listen: object) -> tuple[str, str, str, int]:
     """In a fresh process: plant, ask, tell. Nobody listens meanwhile."""
     try:
-        return judge(unit.mutant, Baseline.load(unit.folder.at(), unit.selection))
+        return judge(unit.mutant, Baseline.load(unit.folder.at(), unit.selection, lines=False), unit.touched)
     except BaseException as error:  # noqa: BLE001 - whatever a mutant does ends here, and counts as a crash
         return "crash", "", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}", 0
 
 
-def judge(mutant: Mutant, baseline: Baseline) -> tuple[str, str, str, int]:
+def judge(mutant: Mutant, baseline: Baseline, asks: Sequence[Touched]) -> tuple[str, str, str, int]:
     """(state, check that saw it, note, number of pairs asked); must be called in a process that has no witness yet."""
     planted = plant(mutant.module, mutated_source(mutant))
     package = mutant.module.partition(".")[0]
-    touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
     selection = baseline.selection
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore")
         checks = core.imported(selection.modules)
         answers = {answer.pair: answer for answer in baseline.answers()}
         asked = 0
-        for name in sorted(touched, key=lambda name: baseline.cost(*touched[name])):
-            pairs, keys = touched[name]
-            context = _remembering(baseline, name, package, keys, quick=not selection.full)
+        contexts: dict[str, Context] = {}
+        for name, pairs, keys in asks:
+            if name not in contexts:
+                contexts[name] = _remembering(baseline, name, package, keys, quick=not selection.full)
+            context = contexts[name]
             for pair in pairs:
                 asked += 1
                 here = Context(quick=not selection.full) if pair in baseline.problems[name].listens else context
