@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -73,11 +73,6 @@ class Baseline:
         """What `measure` left in the folder; without `lines` it says nothing of what is executed."""
         names = sorted({pair.problem for pair in selection.pairs}, key=lambda name: -runner.cost(name))
         return cls(selection, {name: load(folder / name, lines=lines) for name in names}, folder)
-
-    def healthy(self, name: str) -> Iterator[tuple[Key, Solution]]:
-        """Answers of the healthy run on one problem."""
-        for key, path in self.problems[name].files.items():
-            yield key, Solution.load(path)
 
     def answers(self) -> list[Answered]:
         """All answers in the order of the selection."""

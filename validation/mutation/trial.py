@@ -6,11 +6,14 @@ questions execute none of its lines.
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
@@ -24,6 +27,7 @@ from validation.jobs.run import Engine
 from validation.mutation.baseline import Baseline, Key
 from validation.mutation.seed import plant
 from validation.mutation.statements import Mutant, mutated_source
+from validation.solution import Solution
 
 STATES = ("red", "crash", "survived", "never executed")
 
@@ -31,6 +35,8 @@ STATES = ("red", "crash", "survived", "never executed")
 # load, the process and the healthy answers take one to load, and who was given up counts as caught
 PATIENCE = 5.0
 GRACE = 240.0
+# so is one check of it, after as many times its own seconds and these
+GRACE_OF_ONE = 60.0
 
 
 @dataclass(frozen=True)
@@ -132,11 +138,14 @@ def attempt(unit: Trial, listen: object) -> tuple[str, str, str, int]:
 
 
 def judge(mutant: Mutant, baseline: Baseline, asks: Sequence[Touched]) -> tuple[str, str, str, int]:
-    """(state, check that saw it, note, number of pairs asked); must be called in a process that has no witness yet."""
+    """(state, check that saw it, note, number of pairs asked).
+
+    It must be called in a process that has no witness yet, and that may end in a check which takes too long.
+    """
     planted = plant(mutant.module, mutated_source(mutant))
     package = mutant.module.partition(".")[0]
     selection = baseline.selection
-    with warnings.catch_warnings(), threadpool_limits(limits=1):
+    with warnings.catch_warnings(), threadpool_limits(limits=1), open(os.devnull, "w", encoding="utf-8") as nowhere:
         warnings.simplefilter("ignore")
         checks = core.imported(selection.modules)
         answers = {answer.pair: answer for answer in baseline.answers()}
@@ -148,8 +157,11 @@ def judge(mutant: Mutant, baseline: Baseline, asks: Sequence[Touched]) -> tuple[
             context = contexts[name]
             for pair in pairs:
                 asked += 1
+                patience = GRACE_OF_ONE + PATIENCE * baseline.cost([pair], keys)
+                faulthandler.dump_traceback_later(patience, exit=True, file=nowhere)
                 here = Context(quick=not selection.full) if pair in baseline.problems[name].listens else context
                 answer = runner.ask(checks[pair.check], here, None if name == NO_PROBLEM else here.problem(name), pair)
+                faulthandler.cancel_dump_traceback_later()
                 answers[pair] = answer
                 # z statistics are judged among those of the whole run, as they would be in one
                 whole = any(isinstance(outcome, Tested) for outcome in answer.outcomes)
@@ -166,7 +178,16 @@ def judge(mutant: Mutant, baseline: Baseline, asks: Sequence[Touched]) -> tuple[
 def _remembering(baseline: Baseline, name: str, package: str, keys: frozenset[Any], *, quick: bool) -> Context:
     """A context that knows the healthy answers which the mutant cannot have touched."""
     context = Context(quick=quick)
-    for key, solution in baseline.healthy(name):
-        if key[0] != package or key not in keys:
-            context._answers[key] = solution
+    files = baseline.problems[name].files
+    context._answers = _Kept({key: path for key, path in files.items() if key[0] != package or key not in keys})
     return context
+
+
+class _Kept(dict[Any, Any]):
+    """Answers that are read when somebody asks for them: reading all takes longer than most checks."""
+
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        if isinstance(value, Path):
+            value = self[key] = Solution.load(value)
+        return value
