@@ -368,9 +368,10 @@ def _seen_without_sign(root: ast.expr) -> set[int]:
 def _without_effect(root: ast.expr) -> set[int]:
     """Constants for which the next one is as good: a negative length of a shape, a seed, LAPACK's `trans`.
 
-    That is 2 for the conjugate of the transpose, which of a real matrix is the transpose.
+    That is 2 for the conjugate of the transpose, which of a real matrix is the transpose. And a matrix to which an
+    identity is added is square: either of its lengths is that of the identity.
     """
-    held: set[int] = set()
+    held = _lengths_of_squares(root)
     for node in ast.walk(root):
         if not isinstance(node, ast.Call):
             continue
@@ -385,6 +386,21 @@ def _without_effect(root: ast.expr) -> set[int]:
             held |= _never_taken(node)
         held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
     return held
+
+
+def _lengths_of_squares(root: ast.expr) -> set[int]:
+    """The numbers 0 and 1 in X + ... np.eye(X.shape[0])."""
+    sums = [node for node in ast.walk(root) if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))]
+    return {
+        id(length.slice)
+        for total in sums
+        for here, there in ((total.left, total.right), (total.right, total.left))
+        for call in ast.walk(there)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "np.eye" and len(call.args) == 1
+        for length in call.args
+        if isinstance(length, ast.Subscript) and ast.unparse(length.value) == f"{ast.unparse(here)}.shape"
+        and isinstance(length.slice, ast.Constant) and length.slice.value in (0, 1)
+    }  # fmt: skip
 
 
 def _never_taken(outer: ast.Call) -> set[int]:

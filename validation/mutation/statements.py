@@ -201,7 +201,7 @@ class _Place(NamedTuple):
 def _walk(body: list[ast.stmt], here: _Place) -> Iterator[_Place]:
     """The statements that compute, each with its place."""
     for node in body:
-        if _is_text(node) or _only_checks(node) or (not here.function and _cuts_work(node)):
+        if _is_text(node) or _only_checks(node) or (_cuts_by_it(node) if here.function else _cuts_work(node)):
             continue
         if isinstance(node, ast.If) and ast.unparse(node.test) in _areas()["leave_out"]["elsewhere"]:
             yield from _walk(node.orelse, here)
@@ -272,11 +272,22 @@ def _only_checks(node: ast.stmt) -> bool:
 def _cuts_work(node: ast.stmt) -> bool:
     """A constant of a module that says how much is done at a time, or kept: no number depends on it."""
     names = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
-    return any(
-        isinstance(name, ast.Name) and fnmatchcase(name.id, pattern)
-        for name in names
-        for pattern in _areas()["leave_out"]["constants"]
-    )
+    return any(isinstance(name, ast.Name) and _is_cut(name.id) for name in names)
+
+
+def _is_cut(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _areas()["leave_out"]["constants"])
+
+
+def _cuts_by_it(node: ast.stmt) -> bool:
+    """rows = max(1, _CELLS // ...), with such a constant: so many rows at a time, and at least one."""
+    value = node.value if isinstance(node, ast.Assign) else None
+    if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "max" and len(value.args) == 2):
+        return False
+    one, share = value.args
+    if not (isinstance(share, ast.BinOp) and isinstance(share.op, ast.FloorDiv) and isinstance(share.left, ast.Name)):
+        return False
+    return isinstance(one, ast.Constant) and one.value == 1 and _is_cut(share.left.id)
 
 
 def _is_bookkeeping(node: ast.Assign) -> bool:

@@ -130,6 +130,7 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("LIMIT = 1e-8\nif x > LIMIT: pass", "LIMIT = 2e-08\nif x > LIMIT: pass"),
         ("MOST = 50\nfor _ in range(MOST):\n    break", "MOST = 51\nfor _ in range(MOST):\n    break"),
         ("MOST = 50\nx = search(y, max_iterations=MOST)", "MOST = 51\nx = search(y, max_iterations=MOST)"),
+        ("x = K + s * np.eye(K.shape[0])", "x = K + s * np.eye(K.shape[1])"),
     ],
 )
 def test_what_changes_no_number_is_not_drawn(text, other):
@@ -153,6 +154,7 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("LIMIT = 1e-3\nif x > LIMIT: pass", "LIMIT = 0.002\nif x > LIMIT: pass"),
         ("MOST = 50\nfor _ in range(MOST):\n    pass", "MOST = 51\nfor _ in range(MOST):\n    pass"),
         ("MOST = 5\nfor _ in range(MOST):\n    break", "MOST = 6\nfor _ in range(MOST):\n    break"),
+        ("x = K + s * np.eye(A.shape[0])", "x = K + s * np.eye(A.shape[1])"),
     ):
         source = Source(text)
         assert other in {source.changed(change) for change in changes(source, source.tree.body[0])}

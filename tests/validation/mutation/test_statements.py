@@ -32,6 +32,13 @@ def test_an_if_that_only_raises_is_a_check_of_arguments():
     assert ("f", 2, 2) in lines("def f(x):\n    if x > 1:\n        x = 1\n        y = g(x)\n    return x + 1\n")
 
 
+def test_how_much_is_done_at_a_time_is_not_drawn():
+    assert lines("_CELLS = 10\ndef f(n):\n    rows = max(1, _CELLS // n)\n    return rows + 1\n") == [("f", 4, 4)]
+    # a number that nothing says to be one, and another use of one that is
+    for text in ("max(1, MOST // n)", "max(2, _CELLS // n)", "max(1, _CELLS // n) * n", "_CELLS // n"):
+        assert ("f", 2, 2) in lines(f"def f(n):\n    rows = {text}\n    return rows + 1\n"), text
+
+
 def test_names_of_the_vocabulary_that_end_in_checks_are_no_reason_to_leave_a_module_out():
     for package in PACKAGES:
         result = statements.modules(package)
