@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from threadpoolctl import threadpool_limits
 
+from validation.jobs import processes
 from validation.jobs.job import Job, JobLostError, OutOfPatienceError, Work, add_copies, copies
 
 # libraries that the witnesses and the checks import, seconds for each job otherwise; no witness: mutants replace those
@@ -84,7 +85,8 @@ def _finished(running: dict[int, tuple[Any, Any, Job, float]]) -> Iterator[Found
 
 
 def _answer(pipe: Any, work: Work, unit: Any, threads: int) -> None:
-    """In the fresh process."""
+    """In the fresh process, which ends with the one that started it, however that ended."""
+    threading.Thread(target=processes.end_with_parent, daemon=True).start()
     try:
         with threadpool_limits(limits=threads):
             pipe.send((work(unit, _nobody), None))

@@ -114,10 +114,11 @@ def _start_process(events: Any, threads: int) -> None:
     global _events, _threads
     _events, _threads = events, threads
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For a thread: wait for the end of the process that started this one, and end it too."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
