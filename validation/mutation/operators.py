@@ -214,12 +214,24 @@ def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozens
     """
     results = [*_of_statement(source, statement, known)]
     named = _named(statement)
+    stand_ins = _stand_ins(statement)
     if named in source.patience:
         return sorted(set(results))
     for expression in own_expressions(statement):
         limit = named in source.limits and isinstance(expression, ast.Constant)
-        results += _of_expression(source, expression, limit=limit)
+        results += _of_expression(source, expression, limit=limit, held=stand_ins)
     return sorted(set(results))
+
+
+def _stand_ins(statement: ast.stmt) -> frozenset[int]:
+    """The 1.0 of safe = np.where(size > 0.0, size, 1.0): what comes of it is put aside by the same condition."""
+    return frozenset(
+        id(entry)
+        for name, value in _given(statement)
+        if name.startswith("safe") and isinstance(value, ast.Call) and ast.unparse(value.func) == "np.where"
+        for entry in value.args[1:]
+        if isinstance(entry, ast.Constant)
+    )
 
 
 def _named(statement: ast.stmt) -> str:
@@ -306,8 +318,14 @@ def _only_effect(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
 
-def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> Iterator[Change]:
-    """limit: the root is a number with which something is compared elsewhere."""
+def _of_expression(
+    source: Source, root: ast.expr, *, limit: bool = False, held: frozenset[int] = frozenset()
+) -> Iterator[Change]:
+    """Changes of one expression of a statement.
+
+    limit    the root is a number with which something is compared elsewhere
+    held     constants that are let be
+    """
     tolerances = {
         id(entry)
         for node in ast.walk(root)
@@ -315,7 +333,8 @@ def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> It
         for entry in ast.walk(node)
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
-    even, held, nodes, mirrored = _seen_without_sign(root), _without_effect(root), _nodes(root), _mirrored(root)
+    even, nodes, mirrored = _seen_without_sign(root), _nodes(root), _mirrored(root)
+    idle = held | _without_effect(root)
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
             # the square and the size of a difference do not know which operand came first
@@ -338,7 +357,7 @@ def _of_expression(source: Source, root: ast.expr, *, limit: bool = False) -> It
             doubled = id(node) in tolerances
             if id(node) in nodes:
                 yield Change(*source.span(node), str(nodes[id(node)] // 2), "constant")
-            elif id(node) not in held:
+            elif id(node) not in idle:
                 rises = id(node) in source.rising
                 for entry in _of_constant(source, node):
                     below = entry.text.startswith("-")

@@ -131,6 +131,8 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("MOST = 50\nfor _ in range(MOST):\n    break", "MOST = 51\nfor _ in range(MOST):\n    break"),
         ("MOST = 50\nx = search(y, max_iterations=MOST)", "MOST = 51\nx = search(y, max_iterations=MOST)"),
         ("x = K + s * np.eye(K.shape[0])", "x = K + s * np.eye(K.shape[1])"),
+        ("safe = np.where(s > 0, s, 1.0)", "safe = np.where(s > 0, s, 2.0)"),
+        ("safe_m, safe_v = f(m), np.where(b, 1.0, v)", "safe_m, safe_v = f(m), np.where(b, -1.0, v)"),
     ],
 )
 def test_what_changes_no_number_is_not_drawn(text, other):
@@ -155,6 +157,8 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("MOST = 50\nfor _ in range(MOST):\n    pass", "MOST = 51\nfor _ in range(MOST):\n    pass"),
         ("MOST = 5\nfor _ in range(MOST):\n    break", "MOST = 6\nfor _ in range(MOST):\n    break"),
         ("x = K + s * np.eye(A.shape[0])", "x = K + s * np.eye(A.shape[1])"),
+        ("safe = np.where(s > 0.0, s, 1.0)", "safe = np.where(s > 1.0, s, 1.0)"),
+        ("x = np.where(s > 0, s, 1.0)", "x = np.where(s > 0, s, 2.0)"),
     ):
         source = Source(text)
         assert other in {source.changed(change) for change in changes(source, source.tree.body[0])}
