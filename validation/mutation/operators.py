@@ -92,6 +92,7 @@ _COMMUTE = frozenset(
         "vdot",
         "add",
         "multiply",
+        "samestat",
     }
 )
 
@@ -120,6 +121,7 @@ class Source:
         self.tree = ast.parse(text)
         self.limits, self.patience = _uses(self.tree)
         self.rising = _rising(self.tree)
+        self.words = _words(self.tree)
         self._starts = [0]
         for line in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -141,6 +143,16 @@ class Source:
     def changed(self, change: Change) -> str:
         """The file with one change made."""
         return (self.data[: change.start] + change.text.encode("utf-8") + self.data[change.end :]).decode("utf-8")
+
+
+def _words(tree: ast.Module) -> frozenset[str]:
+    """Constants of a module that are text."""
+    return frozenset(
+        name
+        for node in tree.body
+        for name, value in _given(node)
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    )
 
 
 def _uses(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
@@ -302,6 +314,8 @@ def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) ->
         kept = all(isinstance(target, (ast.Subscript, ast.Attribute)) for target in statement.targets)
         if _only_converts(statement):
             return
+        if _only_mirrors(statement):
+            return
         if kept or (len(targets) == len(statement.targets) and all(target.id in known for target in targets)):
             yield Change(start, end, "pass", "removed line")
 
@@ -312,6 +326,12 @@ def _only_converts(statement: ast.Assign) -> bool:
     if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "np.asarray" and value.args):
         return False
     return [ast.unparse(target) for target in statement.targets] == [ast.unparse(value.args[0])]
+
+
+def _only_mirrors(statement: ast.Assign) -> bool:
+    """X = 0.5 * (X + X.T): takes the rounding out of a symmetric matrix."""
+    targets = [ast.unparse(target) for target in statement.targets]
+    return any(targets == [ast.unparse(entry.value)] for entry in _means_with_transposes(statement.value))
 
 
 def _only_effect(statement: ast.stmt) -> bool:
@@ -442,17 +462,22 @@ def _never_taken(outer: ast.Call) -> set[int]:
 
 def _mirrored(root: ast.expr) -> set[int]:
     """Transposes in the mean of a matrix and its transpose, which takes the rounding out of a symmetric one."""
+    return {id(entry) for entry in _means_with_transposes(root)}
+
+
+def _means_with_transposes(root: ast.expr) -> list[ast.Attribute]:
+    """The X.T of each 0.5 * (X + X.T)."""
     means = [node for node in ast.walk(root) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)]
     sums = [
         node.right for node in means
         if isinstance(node.left, ast.Constant) and node.left.value == 0.5
         and isinstance(node.right, ast.BinOp) and isinstance(node.right.op, ast.Add)
     ]  # fmt: skip
-    return {
-        id(entry.right) for entry in sums
+    return [
+        entry.right for entry in sums
         if isinstance(entry.right, ast.Attribute) and entry.right.attr in ("T", "mT")
         and ast.unparse(entry.right.value) == ast.unparse(entry.left)
-    }  # fmt: skip
+    ]  # fmt: skip
 
 
 def _only_words(node: ast.IfExp) -> bool:
@@ -589,7 +614,7 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
     if len(plain) == len(node.args):
         for first, second in itertools.pairwise(plain):
             a, b = source.text(first), source.text(second)
-            texts = any(isinstance(x, ast.Constant) and isinstance(x.value, str) for x in (first, second))
+            texts = any(_is_word(source, x) for x in (first, second))
             if a != b and not texts and not _commute(name, node, first, second):
                 between = source.data[source.span(first)[1] : source.span(second)[0]].decode("utf-8")
                 yield Change(source.span(first)[0], source.span(second)[1], f"{b}{between}{a}", "swapped arguments")
@@ -601,6 +626,13 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
             comma = re.search(rb",\s*\Z", source.data[:start])
             if comma:
                 yield Change(comma.start(), end, "", "dropped argument")
+
+
+def _is_word(source: Source, node: ast.expr) -> bool:
+    """Whether an argument is text: written there, a constant of the module, or what a message calls something."""
+    if isinstance(node, ast.Name):
+        return node.id in source.words or node.id in ("name", "remedy") or node.id.lstrip("_").startswith("REMEDY")
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _swapped(

@@ -131,6 +131,9 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("MOST = 50\nfor _ in range(MOST):\n    break", "MOST = 51\nfor _ in range(MOST):\n    break"),
         ("MOST = 50\nx = search(y, max_iterations=MOST)", "MOST = 51\nx = search(y, max_iterations=MOST)"),
         ("x = K + s * np.eye(K.shape[0])", "x = K + s * np.eye(K.shape[1])"),
+        ("root = cholesky(K, name, remedy)", "root = cholesky(K, remedy, name)"),
+        ("root = solve(K, WHAT)\nWHAT = 'K'", "root = solve(WHAT, K)\nWHAT = 'K'"),
+        ("x = 0.5 * (x + x.T)", "pass"),
         ("safe = np.where(s > 0, s, 1.0)", "safe = np.where(s > 0, s, 2.0)"),
         ("safe_m, safe_v = f(m), np.where(b, 1.0, v)", "safe_m, safe_v = f(m), np.where(b, -1.0, v)"),
     ],
@@ -158,6 +161,8 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("MOST = 5\nfor _ in range(MOST):\n    break", "MOST = 6\nfor _ in range(MOST):\n    break"),
         ("x = K + s * np.eye(A.shape[0])", "x = K + s * np.eye(A.shape[1])"),
         ("safe = np.where(s > 0.0, s, 1.0)", "safe = np.where(s > 1.0, s, 1.0)"),
+        ("root = solve(K, names)", "root = solve(names, K)"),
+        ("x[k] = 0.5 * (y + y.T)", "pass"),
         ("x = np.where(s > 0, s, 1.0)", "x = np.where(s > 0, s, 2.0)"),
     ):
         source = Source(text)
