@@ -282,8 +282,7 @@ def _average(mean: Array, var: Array) -> _Average:
 
 def _moving(draws: Array) -> Array:
     """(r,) least share, over the entries of draws (r, s, ...), of steps between kept draws in which it changes."""
-    flat = draws.reshape(*draws.shape[:2], -1)
-    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in flat])
+    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in draws])
 
 
 def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Plan, n_chains: int) -> HyperChains:
