@@ -93,7 +93,7 @@ def factor_over(name: str, matrix: Array, remedy: str) -> Array:
 def solve_factored(chol: Array, rhs: Array) -> Array:
     """(L Lᵀ)⁻¹ rhs for one lower factor chol L (n, n), rhs (n,) or (n, k); the upper triangle is not read."""
     if rhs.size == 0:
-        return np.zeros(rhs.shape)
+        return rhs.copy()
     return np.asarray(dpotrs(chol, rhs, lower=1)[0], dtype=np.float64)  # info speaks of arguments only
 
 

@@ -20,6 +20,7 @@ from gibbs.evidence.result import LogEvidence
 
 Array = NDArray[np.float64]
 _LOG_2PI = float(np.log(2.0 * np.pi))
+_BLOCK = 2_000_000  # numbers of working arrays: some 16 MB
 _BATCHES = 32  # per run: enough to know the standard error within 15 %
 
 
@@ -127,7 +128,7 @@ def _gaussians(rows: Array, weights: Array, shifts: Array) -> tuple[Array, Array
     """Means P⁻¹ shift (s, p) and log det P (s,), P = I + rowsᵀ diag(w) rows, for every row w of weights (s, n)."""
     size, p = weights.shape[0], rows.shape[1]
     means, log_dets = np.empty((size, p)), np.empty(size)
-    block = max(1, 2_000_000 // (rows.size + p * p))  # some 16 MB of working arrays
+    block = max(1, _BLOCK // (rows.size + p * p))
     for start in range(0, size, block):
         part = slice(start, start + block)
         scaled = np.sqrt(weights[part])[:, :, None] * rows

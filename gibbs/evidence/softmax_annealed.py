@@ -120,7 +120,7 @@ class _Annealed(NamedTuple):
 def _anneal(
     rng: np.random.Generator,
     model: _Model,
-    plan: _Annealed | None,
+    plan: Schedule | None,
     shape: tuple[int, int],
     n_steps: int,
 ) -> _Annealed:
@@ -172,7 +172,7 @@ def island(part: Part) -> Array:
 
 
 def _run(rng: np.random.Generator, common: Schedule, shape: tuple[int, int]) -> _Annealed:
-    return _anneal(rng, common.model, _Annealed(np.zeros(0), common.ladder, common.around, 1.0), shape, common.n_steps)
+    return _anneal(rng, common.model, common, shape, common.n_steps)
 
 
 def _islands(

@@ -49,6 +49,7 @@ _STEP = 2.0 * np.pi / np.sqrt(54.0)
 _RANGE = 8.2  # Φ(-8.2) = 1e-16
 _VALUES = 1_000_000  # entries of one block of draws
 _DRAWS = 512  # draws at a time: part of what a seed fixes
+_BLOCK = 64  # test points at a time: so is that
 
 
 class ExactDraws(NamedTuple):
@@ -423,9 +424,8 @@ def _probabilities(
     n_classes = max(n_latents, 2)
     mean, square, mass = np.zeros((t, n_classes)), np.zeros((t, n_classes)), np.zeros(t)
     split = _split(conditional, unit_noise) if n_latents > 1 else None
-    points = 64
-    for first in range(0, t, points):
-        last = min(first + points, t)
+    for first in range(0, t, _BLOCK):
+        last = min(first + _BLOCK, t)
         for start in range(0, s, _DRAWS):
             means = np.tensordot(white[start : start + _DRAWS], loadings[:, first:last], axes=1)
             if split is None:

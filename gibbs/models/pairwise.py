@@ -138,7 +138,7 @@ def prepare(data: Data, prior: Prior) -> PairwiseModel:
     factor = np.stack([cholesky("K_ZZ", K, "raise jitter or remove duplicate rows of Z") for K in latent.K_ZZ])
     white_rows = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, latent.K_ZX, strict=True)])
     # Cov(f*, u) as that of data at the test points
-    white_test = np.zeros((n_classes, len(test), factor.shape[1]))
+    white_test = np.empty((n_classes, len(test), factor.shape[1]))
     if len(test):
         cross = check(Data(test, np.zeros(len(test), dtype=np.int64), n_classes), fitc, n_classes).prior.K_ZX
         assert cross is not None

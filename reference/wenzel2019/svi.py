@@ -53,7 +53,7 @@ def svi_gradient(
     Natural                   eta_1 (m,), eta_2 (m, m): ∇̃_η₁ and ∇̃_η₂
     """
     q = from_natural(eta_1, eta_2)
-    theta = np.zeros(len(y_sign))
+    theta = np.full(len(y_sign), np.nan)
     theta[batch] = pg_mean(1.0, update_local(*q, upsilon[batch], cond_var[batch]))
     return natural_gradient_minibatch(eta_1, eta_2, batch, y_sign, theta, upsilon, K_ZZ_inv)
 

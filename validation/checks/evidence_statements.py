@@ -1,0 +1,240 @@
+"""Pieces of evidences and of exact draws, each against the sentence that documents it.
+
+Orders by dense conditioning, fits by their estimating equations, averages by a fine rule of the judge's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, expit, log_ndtr, ndtr
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _least_probable_first(G: Array, constraints: int) -> list[int]:
+    """Data and their margins in the order least probable first; those before are at their mean inside zero.
+
+    Given that one margin is positive, a Gaussian's mean moves along its covariance with it by φ(a)/Φ(a) over its
+    standard deviation, a its mean in such units; the variance left is that of the Gaussian given its value.
+    """
+    D = len(G)
+    mean, cov, order = np.zeros(D), G.copy(), []
+    data = list(range(D // constraints))
+
+    def share(row: int) -> float:
+        return float(log_ndtr(mean[row] / np.sqrt(cov[row, row])))
+
+    while data:
+        rows = {i: [i * constraints + j for j in range(constraints)] for i in data}
+        worth = {i: sum(share(row) for row in rows[i]) for i in data}
+        chosen = min(data, key=lambda i: (worth[i], i))
+        shares = {row: share(row) for row in rows[chosen]}
+        for row in sorted(rows[chosen], key=lambda row: (shares[row], row)):
+            sd = float(np.sqrt(cov[row, row]))
+            a = float(mean[row]) / sd
+            mean = mean + cov[:, row] / sd * np.exp(-0.5 * a * a - 0.5 * np.log(2.0 * np.pi) - log_ndtr(a))
+            cov = cov - np.outer(cov[:, row], cov[row]) / cov[row, row]
+            order.append(row)
+        data.remove(chosen)
+    return order
+
+
+@check(
+    "identity/gibbs-probit/order_of_data",
+    paper="riihimaki2013",
+    question="Do particles meet the data least probable first, and does no factor take more than a variance?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import sequential
+
+    rng = np.random.default_rng(12)
+    rows: list[tuple[str, object, object]] = []
+    for constraints, n in ((1, 5), (2, 4), (3, 3)):
+        factor = rng.standard_normal((constraints * n, constraints * n))
+        G = factor @ factor.T + 0.3 * np.eye(len(factor))
+        came = sequential._order(G, constraints).tolist()
+        rows.append((f"{n} data of {constraints} margins", came, _least_probable_first(G, constraints)))
+    yield as_documented(rows, "gibbs", "orders")
+
+    mean, var = sequential._without(0.5, 2.0, np.array([0.3, 0.6]), 0.1, least=sequential._LEAST)
+    wanted = np.array([2.0 / (1.0 - 0.6), 2.0 / 1e-4])
+    gap = float(np.abs(var / wanted - 1.0).max() + np.abs(mean / (0.3 / 2.0 * wanted) - 1.0).max())
+    why = "a factor leaves a variance without it, and a ten-thousandth where it took all"
+    yield Compared(gap, 1e-12, why, "gibbs", "definition", "relative")
+
+
+@check(
+    "identity/gibbs-probit/fit_of_a_proposal",
+    paper="riihimaki2013",
+    question="Does the proposal of a bridge solve its estimating equations in every coordinate?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import fitted
+
+    rng = np.random.default_rng(3)
+    n, J, S, epsilon = 3, 2, 60, 0.2
+    factor = rng.standard_normal((n * J, n * J))
+    chol = np.linalg.cholesky(factor @ factor.T + np.eye(n * J)).astype(np.float64)
+    problem = fitted._Problem(chol, J, epsilon, J + 1)
+    wrong = rng.random((S, n)) < 0.3
+    # coordinates of very different size, so that they come to rest one after the other
+    white = np.abs(rng.standard_normal((S, n * J))) * np.array([0.2, 5.0, 1.0, 0.5, 3.0, 1.5])
+    fit = fitted._fit(problem, white, wrong)
+    free = np.repeat(wrong, J, axis=1)
+    # a margin is positive where its white coordinate is above minus what those before give, over its own
+    cut = -(white @ np.tril(chol, -1).T) / np.diagonal(chol)
+    gap = (cut - fit.cut_mean) / np.sqrt(2.0)
+    hazard = np.sqrt(2.0 / np.pi) / erfcx(gap)
+    # one draw more of a standard normal about zero keeps a coordinate near its prior
+    score = np.where(free, 0.0, white - fit.cut_mean - hazard).sum(axis=0) - fit.cut_mean
+    largest = float(np.abs(score).max())
+    yield Compared(largest, 1e-5, "locations of what is cut: the score, of 60 draws", "gibbs", "definition", "score")
+    mean = np.where(free, white, 0.0).sum(axis=0) / (free.sum(axis=0) + 1.0)
+    gap_of_free = float(np.abs(fit.free_mean - mean).max())
+    yield Compared(gap_of_free, 1e-12, "locations of what is free: means of draws", "gibbs", "definition", "absolute")
+    odds = np.log(epsilon / (J + 1)) - np.log1p(-epsilon) - log_ndtr(-cut[:, ::J])
+    score_of_odds = abs(float(wrong.sum() - expit(odds + fit.log_odds).sum() - fit.log_odds))
+    why = "the constant in the odds of a random label: its score, of 180 labels"
+    yield Compared(score_of_odds, 1e-5, why, "gibbs", "definition", "score")
+
+
+@check(
+    "identity/gibbs-logit/averages_of_logistics",
+    paper="wenzel2019",
+    question="Are averages of logistic functions exact for Gaussians narrow and wide, near and far?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import bridge
+
+    z = np.linspace(-14.0, 14.0, 28001)
+    weights = np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
+    for sd in (0.0, 1e-3, 0.1, 0.3, 0.45, 1.0, 4.0, 30.0):
+        mean = np.array([[-6.0, 0.3], [-0.2, 2.0], [0.0, 5.0]])
+        exact = np.log(expit(mean[..., None] + sd * z) @ weights).sum(axis=1)
+        gap = float(np.abs(bridge._log_averages(mean, np.full(2, sd)) - exact).max())
+        yield Compared(gap, 1e-11, f"a standard deviation of {sd:g}", "gibbs", "quadrature", "nat")
+
+
+@check(
+    "identity/mh-softmax/flat_evidence",
+    paper="riihimaki2013",
+    question="Is the evidence of labels that say nothing their number's, without a power between?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import softmax_annealed
+
+    C, n = 3, 2
+    cov = np.stack([1e-12 * np.eye(n)] * C)
+    common = softmax_annealed.choose_schedule(np.random.default_rng(1), cov, np.array([0, 2]))
+    done = softmax_annealed._run(np.random.default_rng(2), common, (4, 8))
+    rows: list[tuple[str, object, object]] = [
+        ("powers", common.ladder, [0.0, 1.0]),
+        ("Gaussians of paths", len(common.around), 0),
+        ("acceptance of no path", done.acceptance, 1.0),
+    ]
+    yield as_documented(rows, "gibbs", "schedules")
+    gap = float(np.abs(done.log_z + n * math.log(C)).max())
+    # latent values of a millionth move a logarithm by as much
+    yield Compared(gap, 1e-4, "log Z of two labels out of three", "gibbs", "definition", "nat")
+
+
+@check(
+    "identity/gibbs-threshold/taken_back",
+    paper="villacampa2017",
+    question="Does a path end by itself, whatever the others do, and is one with too many planes taken back?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.moves.region import bounce_move
+
+    L, n, r = 3, 4, 40
+    y = np.array([0, 1, 2, 1])
+    rng = np.random.default_rng(4)
+    start = rng.standard_normal((r, L, n))
+    start[:, y, np.arange(n)] = np.abs(start).max(axis=1) + 0.1
+    cov = np.stack([np.eye(n)] * L)
+
+    def moved(chains: slice, most: int | None) -> Any:
+        """The same velocities for each chain, whichever are asked about."""
+        velocities = np.random.default_rng(9).standard_normal((r, L, n))[chains]
+        given: Any = SimpleNamespace(standard_normal=lambda shape: velocities.reshape(shape))
+        return bounce_move(given, start[chains], cov, cov, y, max_events=most)
+
+    whole = moved(slice(None), None)
+    events = np.asarray(whole.events)
+    most = int(np.median(events))
+    limited = moved(slice(None), most)
+    over = events > most
+    rows: list[tuple[str, object, object]] = [
+        ("paths on both sides of the limit", bool(over.any() and not over.all()), True),
+        ("those that moved", np.array_equal(limited.moved, ~over & whole.moved), True),
+        ("those taken back", bool(np.array_equal(limited.auxiliary[over], start[over])), True),
+        ("the others", bool(np.array_equal(limited.auxiliary[~over], whole.auxiliary[~over])), True),
+        ("planes met by those", bool(np.array_equal(limited.events[~over], events[~over])), True),
+        ("planes met until a path is given up", sorted(set(limited.events[over].tolist())), [most + 1]),
+    ]
+    alone = [moved(slice(k, k + 1), None).auxiliary[0] for k in range(6)]
+    apart = max(float(np.abs(a - b).max()) for a, b in zip(alone, whole.auxiliary[:6], strict=True))
+    yield as_documented(rows, "gibbs", "paths")
+    yield Compared(apart, 1e-12, "a path alone and among others", "gibbs", "gibbs", "absolute")
+
+
+@check(
+    "identity/exact-probit/pieces_of_draws",
+    paper="wenzel2019",
+    question="Are the largest of shifted values the same ones, steps free of the last variable, and draws as many?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import truncated_normal as box
+    from gibbs.models import exact_probit
+
+    latent = np.array([[0.3, -0.4, 1.1], [0.0, 2.5, 2.4], [-1.0, -1.0, -1.0]])
+    x = np.linspace(-12.0, 14.0, 26001)
+    exact = np.stack([
+        np.stack([
+            np.exp(-0.5 * (x - f[c]) ** 2) / np.sqrt(2.0 * np.pi)
+            @ np.prod([ndtr(x - f[j]) for j in range(3) if j != c], axis=0) * (x[1] - x[0])
+            for c in range(3)
+        ])
+        for f in latent
+    ])  # fmt: skip
+    for shift in (0.0, 60.0, -1e4):
+        gap = float(np.abs(exact_probit._largest(latent + shift) - exact).max())
+        yield Compared(gap, 1e-11, f"probabilities of values raised by {shift:g}", "gibbs", "quadrature", "absolute")
+
+    # what rounding leaves of a variance follows the units, also of none
+    rank_one = np.ones((3, 3))
+    least = [float(exact_probit._split((scale * rank_one)[None], 0.0).least[0]) for scale in (1.0, 1e4, 0.0)]
+    rows: list[tuple[str, object, object]] = [
+        ("noise of classes that are one, in other units", abs(least[1] / least[0] / 1e4 - 1.0) < 1e-9, True),
+        ("noise of values without any variance", 0.0 < least[2] < 1e-200, True),
+    ]
+
+    cov = np.array([[1.0, 0.6, 0.2], [0.6, 1.5, -0.3], [0.2, -0.3, 0.8]])
+    tilting = box.tilt(cov, np.zeros(3), np.full(3, np.inf))
+    unit = np.tril(tilting.factor, -1) / np.diagonal(tilting.factor)[:, None]
+    limits = (tilting.lower / np.diagonal(tilting.factor), tilting.upper / np.diagonal(tilting.factor))
+    point = box._derivatives(unit, *limits, 0.1 * np.ones(3), 0.2 * np.ones(3))
+    steps = box._newton_step(unit, point)
+    rows.append(("steps of the last variables, which are not free", [float(step[-1]) for step in steps], [0.0, 0.0]))
+    # without limits every proposal is taken: a block is enough for as many draws
+    everywhere = box.tilt(cov, np.full(3, -np.inf), np.full(3, np.inf))
+    for n_draws, blocks in ((1, 1), (box._BLOCK, 1), (box._BLOCK + 1, 2)):
+        drawn = box.draw_truncated(np.random.default_rng(0), everywhere, n_draws)
+        counts = (len(drawn.white), drawn.probability.n_proposals)
+        rows.append((f"{n_draws} draws, proposals", counts, (n_draws, blocks * box._BLOCK)))
+    yield as_documented(rows, "gibbs", "pieces")
