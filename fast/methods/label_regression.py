@@ -267,7 +267,7 @@ def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> Labe
     if learn:
         trained = train(run, settings, options.callback)
     else:
-        trained = Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
+        trained = Trained(np.empty(0), 0.0, True, 0, 0, False, "closed form")
     doubt = uncertainty(run) if trained.converged else 0.0
     if doubt > SURE:
         why = f"found a change of {doubt:.1e} by shifts in the last digits, expected at most {SURE:.0e}; raise noise"

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from reference.common.probit import mills_derivative
@@ -57,26 +58,13 @@ def probit_line(mean: float, var: float, offsets: Array, scales: Array) -> Line:
 
 
 def _mode(mean: float, sd: float, offsets: Array, scales: Array) -> float:
-    """The zero of Σ_j (sd/scale_j) r(z_j(t)) - t, a decreasing function of t, by bisection and Newton steps."""
+    """The zero of Σ_j (sd/scale_j) r(z_j(t)) - t, a decreasing function of t."""
 
-    def derivatives(t: float) -> tuple[float, float]:
-        first, second = mills_derivative((mean + sd * t - offsets) / scales)
-        return float(np.sum(sd / scales * first)) - t, float(np.sum((sd / scales) ** 2 * second)) - 1.0
+    def derivative(t: float) -> float:
+        return float(np.sum(sd / scales * mills_derivative((mean + sd * t - offsets) / scales)[0])) - t
 
     low, high = 0.0, 1.0
-    while derivatives(high)[0] > 0.0:
+    while derivative(high) > 0.0:
         low, high = high, 2.0 * high
-    t = 0.5 * (low + high)
-    for _ in range(200):
-        value, derivative = derivatives(t)
-        low, high = (t, high) if value > 0.0 else (low, t)
-        step = t - value / derivative
-        new = step if low < step < high else 0.5 * (low + high)
-        # The panels only need to know roughly where the mode is; beside a narrow Φ a step can be short far from it
-        near = abs(new - t) <= 1e-6 * (1.0 + abs(t))
-        if near and (derivatives(new + (new - t))[0] > 0.0) != (value > 0.0):
-            return new
-        if near:
-            new = 0.5 * (low + high)
-        t = new
-    return t
+    # the panels only need to know roughly where the mode is
+    return float(brentq(derivative, low, high, xtol=1e-7, rtol=1e-7))

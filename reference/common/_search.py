@@ -65,11 +65,12 @@ def maximise(
     NotPositiveDefiniteError  if there is no value at the start
     """
     best: list[tuple[float, Array, Array]] = []
-    first, count = 0.0, 0
+    count = 0
+    first: list[float] = []  # values, of which the first is the start's
     trace: list[float] = []
 
     def loss(where: Array) -> tuple[float, Array]:
-        nonlocal first, count
+        nonlocal count
         if count >= limits.evaluations:
             raise _EnoughError
         count += 1
@@ -78,9 +79,8 @@ def maximise(
         except NotPositiveDefiniteError:
             if not best:
                 raise
-            return -first + 1e3 * (1.0 + abs(first)), where - start
-        if not best:
-            first = value
+            return -first[0] + 1e3 * (1.0 + abs(first[0])), where - start
+        first.append(value)
         if not best or value >= best[0][0]:
             best[:] = [(value, where.copy(), gradient)]
         return -value, -gradient

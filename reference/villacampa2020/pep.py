@@ -5,6 +5,7 @@ mathematics here is that of marked functions. `projected` is the same along υ a
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -235,10 +236,8 @@ def pep_refine_factors(
     c1, c2, log_norm = coefficients.c1.copy(), coefficients.c2.copy(), np.zeros(len(y))
     cavities: dict[int, Gaussians] = {}
     for i in range(len(y)):
-        try:
+        with suppress(ValueError):                                                   # no distribution: the factor stays
             cavities[i] = pep_remove(posterior, c1[i], c2[i], K.upsilon[:, i], alpha)             # remove   q\ = q/φ̃^α
-        except ValueError:                                                           # no distribution: the factor stays
-            continue
     at, labels = K.of(np.array(list(cavities), dtype=np.intp)), y[list(cavities)]
     data = labels, at.k_xx, at.upsilon, K.K_ZZ
     distributions = pep_include([*cavities.values()], *data, epsilon, alpha)               # include   p̂ = p^α q\

@@ -151,6 +151,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             used.append(float(self.epsilon_))
             row: dict[str, Any] = dict.fromkeys(Fitted._fields, 1)
             posterior = SimpleNamespace(run=SimpleNamespace(q=None))
+            row["n_iter"] = 10 ** len(used)
             row |= {"posterior": posterior, "predict": lambda _: SimpleNamespace(probabilities=probabilities)}
             return Fitted(**row)
 
@@ -160,7 +161,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             mock.patch.object(ClassesClassifier, "_asks_ep", return_value=True),
         ):
             given: Any = None
-            model._train(np.zeros((60, 2)), codes, given, given, None)
+            whole = model._train(np.zeros((60, 2)), codes, given, given, None)
+        rows.append(("steps of both trainings", whole.n_iter, 110))
         rows.append((f"a likely error of {likely}: used", [round(each, 9) for each in used], [0.1, wanted]))
     yield as_documented(rows, "fast", "errors")
 
@@ -172,14 +174,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.estimators import SEPClassifier
+    from fast.estimators import PEPClassifier, RPAPEPClassifier, SEPClassifier
 
     rows: list[tuple[str, object, object]] = []
-    # a hundred are sure of tied sites
-    for n, m, wanted in ((1000, 1000, 100), (1000, 100, 333), (100, 100, 3333), (100, 50, 10_000), (20, 10, 10_000)):
-        model: Any = SEPClassifier()
+    # a hundred are sure of tied sites, fifty of powers' and of steps of a flat energy
+    for kind, n, m, wanted in (
+        (SEPClassifier, 1000, 1000, 100), (SEPClassifier, 1000, 100, 333), (SEPClassifier, 100, 100, 3333),
+        (SEPClassifier, 100, 50, 10_000), (SEPClassifier, 20, 10, 10_000),
+        (PEPClassifier, 1000, 1000, 50), (PEPClassifier, 1000, 100, 166),
+        (RPAPEPClassifier, 1000, 1000, 50), (RPAPEPClassifier, 1000, 100, 166),
+    ):  # fmt: skip
+        model: Any = kind()
         model.classes_, model._fit_rows, model._fit_points = np.arange(3), n, m
-        rows.append((f"{n} rows, {m} points, 3 classes", model._affordable(), wanted))
+        rows.append((f"{kind.__name__}, {n} rows, {m} points, 3 classes", model._affordable(), wanted))
     yield as_documented(rows, "fast", "sweeps")
 
 

@@ -352,6 +352,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     for slope, converged in ((0.09, True), (0.11, False)):  # a thousandth of the size of the objective
         end = _scripted_search([-100.0] * 3, [slope] * 3)[1]
         rows.append((f"an end at -100 with a slope of {slope:g}: converged", end.converged, converged))
+        reason = "a round of the judge" if converged else "no step raises the objective, whose gradient is not zero"
+        rows.append((f"a slope of {slope:g}: why", end.reason, reason))
     for gain, wanted in ((0.9e-6, 2), (1.1e-6, 3)):
         values = [-100.0, -100.0, -100.0 + gain, -100.0 + gain]
         count = _scripted_search(values, [1.0] * 4)[0]

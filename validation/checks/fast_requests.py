@@ -1,0 +1,307 @@
+"""What was asked for and what is told of it: options that reach a run, marks, refusals, ends; and guards of rounding.
+
+Runs are caught where they begin; numbers that would overflow are the judge's own.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp
+
+from validation.by_name import by_name
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+_FIELDS = ("variance", "lengthscales", "noise", "jitter", "Z")
+
+
+class _Caught(Exception):  # noqa: N818 - nothing is wrong
+    """Carries what the judge wanted to see out of a fit."""
+
+
+def _binary(kind: str) -> dict[str, Any]:
+    asked = tiny(kind)
+    return {"X": asked.X, "y": asked.y} | {name: getattr(asked, name)[0] for name in _FIELDS}
+
+
+@check(
+    "identity/x-gpc-svi/stop_beside_a_holdout",
+    paper="wenzel2019",
+    question="Does a holdout end a run instead of the usual threshold, and beside one that is asked for?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import x_gpc_svi
+
+    def ascent(source: Any, link: Any, hyper: Any, Z: Any, settings: Any, **more: Any) -> Any:
+        raise _Caught(settings.stop, more["score"] is not None)
+
+    given = _binary("logit")
+    drawn = {"batch_size": 4, "seed": 1, "n_steps": 3}
+    listed = {"batches": [np.arange(8)] * 3}
+    holdout = {"holdout": (given["X"][:3], given["y"][:3])}
+    rows: list[tuple[str, object, object]] = []
+    for name, asked, wanted in (
+        ("drawn batches", drawn, (1e-4, False)),
+        ("drawn batches with a holdout", drawn | holdout, (None, True)),
+        ("and a threshold", drawn | holdout | {"stop": 0.01}, (0.01, True)),
+        ("drawn batches without a threshold", drawn | {"stop": None}, (None, False)),
+        ("listed batches", listed, (None, False)),
+        ("listed batches with a threshold", listed | {"stop": 0.02}, (0.02, False)),
+    ):
+        with mock.patch.object(x_gpc_svi, "stochastic_ascent", ascent):
+            try:
+                by_name(x_gpc_svi.fit, binary=True)(**given, **asked)
+                came: tuple[Any, ...] = ()
+            except _Caught as error:
+                came = error.args
+        rows.append((name, came, wanted))
+    yield as_documented(rows, "fast", "runs")
+
+
+@check(
+    "identity/sep/marks_of_runs",
+    paper="villacampa2017",
+    question="Is a run's mark that of all that moves its numbers, and of nothing else?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import apep
+    from fast.sparse_classes import inference
+
+    asked = tiny("threshold errors")
+    given = {"X": asked.X, "y": asked.y, "n_classes": 3} | {name: getattr(asked, name) for name in _FIELDS}
+    marked = inference.marked
+
+    def mark(**changed: Any) -> str:
+        def caught(*of_run: Any, **named: Any) -> Any:
+            raise _Caught(marked(*of_run, **named).mark)
+
+        with tempfile.TemporaryDirectory() as folder:
+            usual = {"checkpoint": Path(folder) / "run.npz", "alpha": 0.5, "epsilon": 0.1, "n_steps": 2}
+            with mock.patch.object(inference, "marked", caught):
+                try:
+                    by_name(apep.fit)(**(given | usual | {"batch_size": 4, "seed": 1} | changed))
+                except _Caught as error:
+                    return str(error.args[0])
+        return "no run"
+
+    first = mark()
+    rows: list[tuple[str, object, object]] = [("a mark", len(first) > 20, True)]
+    for name, value, same in (
+        ("callback", print, True), ("evaluate", False, True), ("memory_budget", 10**6, True), ("n_steps", 3, True),
+        ("checkpoint_every", 7, True),
+        ("alpha", 0.6, False), ("epsilon", 0.2, False), ("seed", 2, False), ("batch_size", 3, False),
+        ("variance", 2.0 * asked.variance, False), ("y", np.roll(asked.y, 1), False), ("X", asked.X + 1e-9, False),
+        ("learn", ("variance",), False),
+    ):  # fmt: skip
+        rows.append((f"another {name}: the same run", mark(**{name: value}) == first, same))
+    yield as_documented(rows, "fast", "marks")
+
+
+@check(
+    "identity/x-gpc/refusals_of_parts",
+    paper="wenzel2019",
+    question="Are data in parts looked at when they are asked to be, and iterated to a positive tolerance only?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import engines, kept, quadratic
+    from fast.methods import laplace
+
+    rows: list[tuple[str, object, object]] = []
+    for tolerance, most, wanted in (
+        (0.0, 5, "tolerance: found 0.0"), (-1.0, 5, "tolerance: found -1.0"), (1e-300, 5, (1e-300, 5)),
+        (1e-8, 1, (1e-8, 1)), (1e-8, 0, "max_iterations: found 0"),
+    ):  # fmt: skip
+        try:
+            came: Any = quadratic.checked_options(quadratic.BlockwiseOptions(tolerance=tolerance, max_iterations=most))
+        except ValueError as error:
+            came = str(error).split(",")[0]
+        rows.append((f"tolerance {tolerance:g}, at most {most}", came, wanted))
+
+    looked: list[Any] = []
+    leaves: Any = SimpleNamespace(check=lambda: looked.append("leaves"))
+    kept.Kept.check(SimpleNamespace(_leaves=leaves))  # type: ignore[arg-type]
+    workers: Any = SimpleNamespace(
+        _held=["a", "b", "c"], _at=lambda k, done: (k, done), _again=lambda work: work(),
+        _gathered=lambda parts: looked.extend(k for k, _ in parts),
+    )  # fmt: skip
+    engines.Workers.check(workers)
+    rows.append(("leaves and parts that are looked at", looked, ["leaves", 0, 1, 2]))
+    # a function that checks its keywords says which they are
+    door: Any = laplace.predict
+    rows.append(("keywords that are checked", sorted(door.options), sorted(door.__wrapped__.__kwdefaults__)))
+    yield as_documented(rows, "fast", "requests")
+
+
+@check(
+    "identity/vi-jj-full/ends",
+    paper="izmailov2016",
+    question="Is a joint search told as it ended, and are parameters the same but for a logarithm and back?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Hyper
+    from fast.methods import vi_jj
+    from fast.one_latent import quadratic_search
+
+    given = _binary("logit")
+    end = by_name(vi_jj.fit_full, binary=True)(**given, learn=("variance",))
+    told = end.learning
+    rows: list[tuple[str, object, object]] = [
+        ("residual of a joint search", told.residual, 0.0),
+        ("converged", told.converged, True),
+        ("reason", told.reason, "joint search ended"),
+        ("values", len(told.trace), 1),
+    ]
+    rng = np.random.default_rng(0)
+    there, back = [], []
+    for _ in range(200):
+        variance, noise, lengths = float(rng.gamma(1.0)), float(rng.gamma(1.0)), rng.gamma(1.0, size=3)
+        one = Hyper(variance, lengths, noise, 1e-6)
+        there.append(quadratic_search._same(one, replaced(one, np.exp(np.log(np.array([variance, noise, *lengths]))))))
+        values = np.array([variance, noise, *lengths])
+        values[rng.integers(5)] *= 1.0 + rng.choice([-1.0, 1.0]) * 1e-14
+        back.append(quadratic_search._same(one, replaced(one, values)))
+    rows += [("a logarithm and back: the same", all(there), True), ("1e-14 away: the same", any(back), False)]
+    # eight units in the last place are forgiven, not one
+    shifted = [replaced(one, np.array([one.variance, one.noise, *one.lengthscales]) * (1.0 + units * 2.0**-52))
+               for units in (6, 12)]  # fmt: skip
+    rows.append(("six and twelve units in the last place", [quadratic_search._same(each, one) for each in shifted],
+                 [True, False]))  # fmt: skip
+    yield as_documented(rows, "fast", "ends")
+
+
+def replaced(hyper: Any, values: Array) -> Any:
+    """The parameters with variance, noise and lengthscales from one vector."""
+    return hyper._replace(variance=float(values[0]), noise=float(values[1]), lengthscales=values[2:])
+
+
+@check(
+    "limit/bb-alpha/overflow",
+    paper="villacampa2020",
+    question="Are averages of powers those of their logarithms where the powers themselves overflow?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2020 import black_box
+
+    rng = np.random.default_rng(7)
+    C, m, n, draws, epsilon = 2, 1, 3, 50, 0.1
+    y = np.array([0, 1, 1])
+    posterior: Any = SimpleNamespace(mean=np.array([[0.5], [-0.5]]), cov=np.full((C, m, m), 1.3))
+    K: Any = SimpleNamespace(
+        K_ZZ=np.ones((C, m, m)), upsilon=rng.standard_normal((C, n, m)), cond_var=np.full((C, n), 0.4)
+    )
+    for size in (1.0, 2000.0):
+        factor: Any = SimpleNamespace(shift=np.array([[size], [-size]]), precision=np.zeros((C, m, m)))
+        with (
+            mock.patch.object(black_box, "natural_parameters"),
+            mock.patch.object(black_box, "natural_prior"),
+            mock.patch.object(black_box, "tied_factor_parameters", return_value=factor),
+        ):
+            told = black_box.monte_carlo_log_norms(posterior, y, K, epsilon, 0.9, draws, 3)
+        # the same draws: first those of the inducing values, then those of the latent values given them
+        own = np.random.default_rng(3)
+        white, extra = own.standard_normal((draws, C, m)), own.standard_normal((draws, n, C))
+        values = posterior.mean[:, 0] + math.sqrt(1.3) * white[..., 0]
+        latent = values[:, None, :] * K.upsilon[:, :, 0].T + math.sqrt(0.4) * extra
+        right = latent.argmax(axis=2) == y
+        log_ratio = np.log(np.where(right, 1.0 - epsilon + epsilon / C, epsilon / C))
+        log_ratio = log_ratio - (size * values[:, 0] - size * values[:, 1])[:, None]
+        exact = (logsumexp(0.9 * log_ratio, axis=0) - np.log(draws)) / 0.9
+        gap = float(np.abs(told.log_norm / exact - 1.0).max())
+        yield Compared(gap, 1e-12, f"factors of e^{size:g}", "reference", "definition", "relative")
+
+
+@check(
+    "limit/ep/doubts_beyond_condition",
+    paper="villacampa2017",
+    question="Is less of a change left open by the root of how far a condition number is beyond what is claimed?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _neighbours
+    from reference.villacampa2020 import fit_energies
+
+    # 100 eps of the condition number are claimed, a thousandth at most; beyond, by the root of how much more
+    eps = float(np.finfo(np.float64).eps)
+    for number in (1e5, 1e9, 1e10, 1e12, 1e13, 1e14):
+        cost = 100.0 * eps * number
+        wanted = 0.5 * max(min(max(1e-8, cost), 1e-3), 1e-8) / math.sqrt(max(1.0, cost / 1e-3))
+        came = _neighbours.left_open([np.diag([1.0, 1.0 / number])], 1e-10)
+        yield Compared(
+            abs(came / wanted - 1.0), 1e-3, f"a condition of {number:g}", "reference", "definition", "relative"
+        )
+
+    # what is compared between neighbours is everything that is told; a tied factor is of two of the methods only
+    asked = tiny("threshold errors shared")
+    rows: list[tuple[str, object, object]] = []
+    for method, tied in (("apep", True), ("arpep", False)):
+
+        def caught(answers: Any, prior: Any, *_: Any, **__: Any) -> str:
+            raise _Caught(sorted(answers(prior)))
+
+        with (
+            mock.patch.object(fit_energies, "rounding_doubt", caught),
+            mock.patch.object(fit_energies, "_another_optimum", return_value=""),
+        ):
+            try:
+                _energy(asked, method)
+                names: list[str] = []
+            except _Caught as error:
+                names = error.args[0]
+        rows += [
+            (f"{method}: the energy and moments are compared", {"energy", "inducing_mean"} <= set(names), True),
+            (f"{method}: a tied factor", "tied_precision" in names and "tied_shift" in names, tied),
+        ]
+    yield as_documented(rows, "reference", "answers")
+
+
+def _energy(asked: Problem, method: str) -> Any:
+    from reference.common._classes import Prior
+    from reference.villacampa2020 import fit_energies
+
+    C = asked.n_classes
+    prior = Prior(
+        np.broadcast_to(asked.variance, (C,)), np.broadcast_to(asked.lengthscales, (C, 2)),
+        np.broadcast_to(asked.noise, (C,)), np.broadcast_to(asked.jitter, (C,)), np.asarray(asked.Z),
+    )  # fmt: skip
+    return fit_energies.fit_energy(asked.X, asked.y, prior, method, 0.1, alpha=0.5)
+
+
+@check(
+    "identity/ep/ends_of_integrals",
+    paper="villacampa2017",
+    question="Do integrals of the largest value end where the integrand has fallen by what they say, near and far?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood import largest
+
+    # a label far below two others, so that the mode is far from the mean; ends to a twentieth of their distance from it
+    a = np.array([[-30.0, -5.0], [-8.0, 2.0], [-200.0, -150.0], [1.0, 2.0], [-0.5, -900.0]])
+    b = np.array([[1.0, 0.5], [3.0, 1.0], [2.0, 0.1], [1.0, 1.0], [0.2, 4.0]])
+    told = largest._prepared(a, b)
+    t = np.linspace(-60.0, 320.0, 190_001)
+    worst = 0.0
+    for k in range(len(a)):
+        height = log_ndtr(a[k, 0] + b[k, 0] * t) + log_ndtr(a[k, 1] + b[k, 1] * t) - 0.5 * t**2
+        top = int(height.argmax())
+        inside = np.flatnonzero(height > height[top] - 40.0)
+        low, high = t[inside[0]], t[inside[-1]]
+        for end, exact in ((float(told.left[k]), low), (float(told.right[k]), high)):
+            worst = max(worst, abs(end - exact) / abs(exact - t[top]))
+    yield Compared(worst, 0.1, "ends of five integrals", "fast", "definition", "of the distance from the mode")

@@ -1,0 +1,319 @@
+"""Sentences of `fast` and `reference` about single steps, each against what it says: masks, ends, starts, options.
+
+Every piece is called by itself, on numbers or stand-ins that the judge makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.by_name import by_name
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+_FIELDS = ("variance", "lengthscales", "noise", "jitter", "Z")
+
+
+def _given(kind: str) -> dict[str, Any]:
+    """Arguments of a method by name."""
+    asked = tiny(kind)
+    values = {name: getattr(asked, name) for name in _FIELDS}
+    if asked.n_classes == 2 and kind.split()[0] in ("logit", "probit"):
+        values = {name: value[0] for name, value in values.items()}
+        return {"X": asked.X, "y": asked.y} | values
+    return {"X": asked.X, "y": asked.y, "n_classes": asked.n_classes} | values
+
+
+class _Caught(Exception):  # noqa: N818 - nothing is wrong
+    """Carries what the judge wanted to see out of a fit."""
+
+
+@check(
+    "identity/nested-iep/rows_that_stay",
+    paper="riihimaki2013",
+    question="Does a datum move only where both its cavity and its tilted distribution are distributions?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.results import ScalarMoments
+    from fast.full_classes import independent_sites
+    from fast.sparse_classes import power_factors
+
+    seen: dict[str, Any] = {}
+
+    def caught(condition: Any, propose: Any, *_: Any, **__: Any) -> None:
+        seen["propose"] = propose
+
+    good, proper = np.array([True, True, False, False]), np.array([True, False, True, False])
+    tilted = SimpleNamespace(
+        good=good, precision=np.full((4, 2), 7.0), location=np.full((4, 2), 8.0), change=np.arange(1.0, 5.0)
+    )
+    prior: Any = SimpleNamespace(n=4)
+    options: Any = SimpleNamespace(damping=0.5, schedule="parallel")
+    anything: Any = None
+    with mock.patch.object(independent_sites, "iterate", caught):
+        independent_sites.settle_independent(prior, lambda *_: tilted, anything, options, start=anything)  # type: ignore[arg-type]
+    zeros = np.zeros((4, 2))
+    state = SimpleNamespace(cavity_mean=zeros, cavity_var=zeros, proper=proper, mean=zeros, var=zeros)
+    told = seen["propose"](state, (zeros - 1.0, zeros - 2.0))
+    rows: list[tuple[str, object, object]] = [
+        ("precisions of four data", told.target[0].tolist(), [[7.0] * 2, [-1.0] * 2, [-1.0] * 2, [-1.0] * 2]),
+        ("locations", told.target[1].tolist(), [[8.0] * 2, [-2.0] * 2, [-2.0] * 2, [-2.0] * 2]),
+        ("improper", told.n_improper, 3),
+        ("change beside that of sites", told.extra, 1.0),
+    ]
+    yield as_documented(rows, "fast", "data")
+
+    # powers of factors whose site would not be finite in one class: all classes of that datum stay
+    factors = power_factors.PowerDatum(0.5, 0.0)
+    y = np.array([0, 1, 2])
+    moments = SimpleNamespace(mean=np.array([[0.1, -0.2, 0.3]] * 3), var=np.full((3, 3), 0.8))
+    sites = (np.full((3, 3), 0.1), np.full((3, 3), 0.2))
+    new = (np.full((3, 3), 0.4), np.full((3, 3), 0.5))
+    new[0][1, 2], new[1][2, 0] = np.inf, np.nan
+    with mock.patch.object(power_factors, "power_sites", return_value=new):
+        visit = factors.visit(y, ScalarMoments(moments.mean, moments.var), np.full((3, 3), 0.3), sites)
+    rows = [
+        ("improper", visit.n_improper, 2),
+        ("precisions", visit.target[0].tolist(), [[0.4] * 3, [0.1] * 3, [0.1] * 3]),
+        ("locations", visit.target[1].tolist(), [[0.5] * 3, [0.2] * 3, [0.2] * 3]),
+    ]
+    yield as_documented(rows, "fast", "data")
+
+
+@check(
+    "identity/vi-robust/optimisers",
+    paper="villacampa2020",
+    question="Is the bound climbed by L-BFGS on all data and by Adam where steps or batches are asked for?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import vi_robust
+
+    def started(*_: Any, scheme: str, optimizer: str, **__: Any) -> Any:
+        raise _Caught(scheme, optimizer)
+
+    rows: list[tuple[str, object, object]] = []
+    batches = [np.arange(4)] * 3
+    for asked, optimizer in (
+        ({}, "lbfgs"),
+        ({"n_steps": 3}, "adam"),
+        ({"n_steps": 3, "optimizer": "lbfgs"}, "lbfgs"),
+        ({"n_steps": 3, "optimizer": "adam"}, "adam"),
+        ({"optimizer": "adam"}, "adam"),
+        ({"batches": batches}, "adam"),
+        ({"batches": batches, "optimizer": "adam"}, "adam"),
+        ({"batch_size": 4, "n_steps": 2}, "adam"),
+    ):
+        scheme = "outer" if optimizer == "lbfgs" else "inner-approximate"
+        with mock.patch.object(vi_robust, "start", started):
+            try:
+                by_name(vi_robust.fit)(**_given("threshold errors"), epsilon=0.1, **asked)
+                came: tuple[Any, ...] = ()
+            except _Caught as error:
+                came = error.args
+        rows.append((f"{sorted(asked.items(), key=str)}", came, (scheme, optimizer)))
+    yield as_documented(rows, "fast", "fits")
+
+
+@check(
+    "identity/vi-taylor/steps_allowed",
+    paper="izmailov2016",
+    question="Does Newton's method make as many steps as it is allowed, and none when it is at rest?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import vi_taylor
+
+    class Halves:
+        """Each step goes half of the way to zero, and is as long."""
+
+        def height(self, position: Any) -> float:
+            return -float(np.abs(position[0]).max())
+
+        def target(self, position: Any) -> Any:
+            return (0.5 * position[0],)
+
+        def length(self, position: Any, move: Any) -> float:
+            return float(np.abs(move[0]).max())
+
+    rows: list[tuple[str, object, object]] = []
+    for most in (1, 2, 7):
+        told: list[float] = []
+        start = (np.array([64.0]),)
+        top = vi_taylor.newton(Halves(), start, 1, 1e-300, most, told.append)  # type: ignore[arg-type]
+        rows += [
+            (f"{most} steps allowed: made", len(told), most),
+            ("heights", top.trace, [-64.0 * 0.5**k for k in range(most + 1)]),
+            ("converged", top.converged, False),
+        ]
+    yield as_documented(rows, "fast", "runs")
+
+
+@check(
+    "identity/gfitc/mixed_sweeps",
+    paper="villacampa2017",
+    question="Is a sweep that is not mixed the damped one, and one that goes wrong taken back to it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes.fitc_latents import LatentRun
+
+    data: Any = SimpleNamespace(n=2, n_classes=3, labels=lambda rows: np.array([0, 2]))
+    points: Any = SimpleNamespace(n_classes=3, m=1)
+    shape = (4, 2, 3)
+    rng = np.random.default_rng(1)
+    mean, var = rng.standard_normal((2, 3)), rng.random((2, 3)) + 0.5
+    run = LatentRun(data, points, damping=0.3, mixed=True)
+    run.sites[...] = 1.0
+    gaps = [rng.random(shape), rng.random(shape)]
+    run._advance(gaps[0], mean, var, 1.0, 0)
+    first = 1.0 + 0.3 * gaps[0]
+    gap = float(np.abs(run.sites - first).max())
+    yield Compared(gap, 1e-14, "nothing to mix yet: 0.3 of the way to the proposals", "fast", "definition", "absolute")
+    run._advance(gaps[1], mean, var, 0.5, 0)
+    mixed = run._was_mixed
+    # a mixed sweep whose residual is more than twice that of the one before is taken back, to the damped one
+    run._advance(rng.random(shape), mean, var, 1.1, 0)
+    gap = float(np.abs(run.sites - (first + 0.3 * gaps[1])).max()) if mixed else np.inf
+    yield Compared(gap, 1e-14, "a mixed sweep that went wrong is taken back", "fast", "definition", "absolute")
+
+
+class _Collection:
+    """Blocks that tell their number and come one after the other, but not by their number."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self.blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.blocks)
+
+
+@check(
+    "identity/x-gpc-svi/pools",
+    paper="wenzel2019",
+    question="Does a pool hold no more blocks than it needs, and is any collection of blocks one?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.solve.minibatch import Shuffled
+
+    n = 40
+    X, y = np.arange(2.0 * n).reshape(n, 2), np.resize([0, 1], n)
+    rows: list[tuple[str, object, object]] = []
+    fill = Shuffled._fill
+    for pool, wanted in ((8, [8] * 5), (9, [12, 12, 12, 4]), (12, [12, 12, 12, 4]), (40, [40]), (41, [40])):
+        sizes: list[int] = []
+
+        def filled(self: Any, sizes: list[int] = sizes) -> None:
+            fill(self)
+            sizes.append(self._pool.X.shape[0])
+
+        with mock.patch.object(Shuffled, "_fill", filled):
+            source = Shuffled(X, y, 4, 3, block_size=4, pool_size=pool)
+            for _ in range(n // 4):
+                source.draw()
+        rows.append((f"blocks of 4, pools of {pool}", sizes, wanted))
+    blocks = [(X[start : start + 8], y[start : start + 8]) for start in range(0, n, 8)]
+    by_number = Shuffled(blocks, None, 4, 3, n=n)
+    one_by_one = Shuffled(_Collection(blocks), None, 4, 3, n=n)
+    rows.append(("digests of blocks by number and one by one", one_by_one.digests(), by_number.digests()))
+    drawn = np.concatenate([one_by_one.draw().X for _ in range(n // 4)])
+    rows.append(("rows of an epoch", bool(np.array_equal(np.sort(drawn[:, 0]), X[:, 0])), True))
+    yield as_documented(rows, "fast", "sources")
+
+
+@check(
+    "identity/vb-probit/alternations",
+    paper="riihimaki2013",
+    question="Is the expected logarithm of the prior its definition's, and does the reason say how learning ended?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import vb_probit
+
+    rng = np.random.default_rng(3)
+    n, count = 4, 2
+    factor = rng.standard_normal((n, n))
+    K, root = factor @ factor.T + np.eye(n), np.tril(rng.standard_normal((n, n))) + 2.0 * np.eye(n)
+    means = rng.standard_normal((count, n))
+    group: Any = SimpleNamespace(first=0, means=means, root=root.T, classes=[0, 1])
+    prior: Any = SimpleNamespace(n=n, K=lambda k: K.copy(), vjp=lambda by_K: by_K)
+    value, by_K = vb_probit._expected_log_prior([group], prior)
+    # E log N(f; 0, K) of f ~ N(m, root root') for each of two functions
+    V, inverse = root @ root.T, np.linalg.inv(K)
+    exact = -0.5 * count * (n * np.log(2.0 * np.pi) + np.linalg.slogdet(K)[1] + np.trace(inverse @ V))
+    exact -= 0.5 * float(np.einsum("ki,ij,kj->", means, inverse, means))
+    yield Compared(abs(value - exact), 1e-11, "E log p(f) of two functions", "fast", "definition", "nat")
+    slope = 0.5 * (inverse @ (count * V + means.T @ means) @ inverse - count * inverse)
+    made: Any = by_K
+    gap = float(np.abs(made[0] - slope).max())
+    yield Compared(gap, 1e-11, "its derivative by the entries of K", "fast", "definition", "absolute")
+
+    given = _given("threshold shared full")
+    given.pop("Z")
+    rows: list[tuple[str, object, object]] = []
+    for most, tolerance, converged, reason in (
+        (1, 1e-9, False, "iteration limit reached"),
+        (400, 0.5, True, "logarithms at rest"),
+    ):
+        data, held = _data_and_prior(given)
+        end = vb_probit.alternate(
+            vb_probit.prepare(data, held), learn=("variance",), max_iterations=most, learning_tolerance=tolerance
+        )
+        rows.append((f"{most} iterations, to {tolerance:g}", (end.converged, end.reason), (converged, reason)))
+    yield as_documented(rows, "fast", "fits")
+
+
+def _data_and_prior(given: dict[str, Any]) -> tuple[Any, Any]:
+    from fast.core.values import Data, Prior
+
+    rest = {name: value for name, value in given.items() if name not in ("X", "y", "n_classes")}
+    return Data(given["X"], given["y"], given["n_classes"]), Prior(**rest)
+
+
+@check(
+    "identity/gfitc/form_while_learning",
+    paper="villacampa2017",
+    question="Does the reference learn in the contracted form where none is asked for?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2017 import gfitc
+
+    def caught(X: Any, y: Any, there: Any, last: Any, options: Any) -> Any:
+        raise _Caught(options.form)
+
+    rows: list[tuple[str, object, object]] = []
+    for asked, form in (
+        ({"learn": ("variance",)}, "projected"),
+        ({}, None),
+        ({"form": "printed"}, "printed"),
+        ({"learn": ("variance",), "form": "printed"}, "printed"),
+    ):
+        with mock.patch.object(gfitc, "_expectation_propagation", caught):
+            try:
+                gfitc.gfitc_baseline(*_reference_question("threshold"), **asked)
+                came: Any = "no run"
+            except _Caught as error:
+                came = error.args[0]
+        rows.append((f"{asked}: form", came, form))
+    yield as_documented(rows, "reference", "fits")
+
+
+def _reference_question(kind: str) -> tuple[Any, Any, Any]:
+    from reference.villacampa2017.hyper import Prior
+
+    asked = tiny(kind)
+    return asked.X, asked.y, Prior(**{name: getattr(asked, name) for name in Prior._fields if hasattr(asked, name)})
