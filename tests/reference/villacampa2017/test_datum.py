@@ -104,7 +104,7 @@ def test_far_tails_keep_their_digits():
     assert got.log_norm == pytest.approx(float(wanted), rel=1e-13, abs=0)
     assert np.all(np.isfinite(got.derivative))
     assert np.all((got.curvature * var >= 0.0) & (got.curvature * var <= 1.0))
-    assert datum_tilted(-mean, var, 0).log_norm == 0.0  # certain
+    assert abs(datum_tilted(-mean, var, 0).log_norm) <= 4.0 * np.finfo(float).eps  # certain, to rounding
     point = datum_tilted(np.array([0.2, 0.0]), np.array([0.0, 1.0]), 0)
     assert point.log_norm == pytest.approx(norm.logcdf(0.2), rel=0, abs=1e-12)
 
