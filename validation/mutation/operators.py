@@ -507,7 +507,23 @@ def _commute(name: str, node: ast.Call, first: ast.expr, second: ast.expr) -> bo
         subscripts = node.args[0].value.replace(" ", "").split("->")[0].split(",")
         k = node.args.index(first) - 1
         return 0 <= k < len(subscripts) - 1 and subscripts[k] == subscripts[k + 1]
+    if name in ("moveaxis", "swapaxes"):
+        here, there = _whole(first), _whole(second)
+        if here is None or there is None:
+            return False
+        # neighbours change places either way; -1 and 0 are none
+        return name == "swapaxes" or (abs(here - there) == 1 and (here < 0) == (there < 0))
     return name in _COMMUTE
+
+
+def _whole(node: ast.expr) -> int | None:
+    """A whole number that is written there, with its sign."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _whole(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
 
 
 def _computing(root: ast.expr) -> Iterator[ast.AST]:
