@@ -166,9 +166,9 @@ def independent_tilt(
     var_ratio = 1.0 - v * gamma
     tau, nu = np.zeros((n, C)), np.zeros((n, C))
     good: BoolArray = np.logical_and.reduce(var_ratio > 0.0, axis=1)
-    var_ratio = np.where(var_ratio > 0.0, var_ratio, 1.0)
-    np.put_along_axis(tau, others, gamma / var_ratio, axis=1)
-    np.put_along_axis(nu, others, (m * gamma - rho) / var_ratio, axis=1)
+    safe_ratio = np.where(var_ratio > 0.0, var_ratio, 1.0)
+    np.put_along_axis(tau, others, gamma / safe_ratio, axis=1)
+    np.put_along_axis(nu, others, (m * gamma - rho) / safe_ratio, axis=1)
 
     sd = np.sqrt(v_y)
     points = (m_y[:, None] + sd[:, None] * x)[:, :, None] + x  # (n, f_y, u)
@@ -180,9 +180,9 @@ def independent_tilt(
     x_mean = table @ x
     x_var = np.einsum("nq,nq->n", table, (x - x_mean[:, None]) ** 2)
     good = good & (x_var > 0.0)
-    x_var = np.where(x_var > 0.0, x_var, 1.0)
-    tau[rows, y] = (1.0 / x_var - 1.0) / v_y
-    nu[rows, y] = tau[rows, y] * m_y + x_mean / (sd * x_var)
+    safe_var = np.where(x_var > 0.0, x_var, 1.0)
+    tau[rows, y] = (1.0 / safe_var - 1.0) / v_y
+    nu[rows, y] = tau[rows, y] * m_y + x_mean / (sd * safe_var)
     good = good & (tau * cavity_var >= _SLIGHTLY_NEGATIVE).all(axis=1) & np.isfinite(tau + nu).all(axis=1)
     good = good & np.isfinite(log_norm)
     return QuadratureSites(np.where(tau < 0.0, 0.0, tau), nu, good, log_norm)

@@ -79,11 +79,11 @@ def correlation(x: FloatArray, order: float) -> FloatArray:
     degree = _polynomial_degree(order)
     if degree is not None:
         return _half_integer(x, degree)
-    positive = np.where(x > 0.0, np.minimum(x, _vanishing(order)), 1.0)
-    value = _power_times_bessel(positive, order, order, (1.0 - order) * _LOG_2 - float(gammaln(order)))
+    safe = np.where(x > 0.0, np.minimum(x, _vanishing(order)), 1.0)
+    value = _power_times_bessel(safe, order, order, (1.0 - order) * _LOG_2 - float(gammaln(order)))
     steep = ~np.isfinite(value)
     if steep.any():
-        value[steep] = _near_zero(positive[steep], order)
+        value[steep] = _near_zero(safe[steep], order)
     value[x == 0.0] = 1.0
     return np.minimum(value, 1.0)
 
@@ -128,10 +128,10 @@ def matern_derivative(squared: FloatArray, variance: float, smoothness: float) -
         value = correlation(x, smoothness - 1.0)
         value *= variance * smoothness / (smoothness - 1.0)
         return value
-    positive = np.where(x > 0.0, np.minimum(x, _vanishing(smoothness)), 1.0)
+    safe = np.where(x > 0.0, np.minimum(x, _vanishing(smoothness)), 1.0)
     log_factor = (1.0 - smoothness) * _LOG_2 - float(gammaln(smoothness)) + math.log(2.0 * smoothness)
     # K_-a = K_a
-    value = _power_times_bessel(positive, smoothness - 1.0, abs(smoothness - 1.0), log_factor)
+    value = _power_times_bessel(safe, smoothness - 1.0, abs(smoothness - 1.0), log_factor)
     value[x == 0.0] = 0.0
     value *= variance
     return value
