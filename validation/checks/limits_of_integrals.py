@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.by_name import by_name
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
+from validation.checks.learning import tiny
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -224,6 +226,36 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             except ValueError:
                 refused.append(True)
     yield flaws(refused != [False, True], f"a million points and one more: refused {refused}", "fast", "refusals")
+
+
+@check(
+    "limit/laplace/nodes_allowed",
+    paper="riihimaki2013",
+    question="Are nodes of a rule for C classes counted in C - 1 dimensions, before any point is looked at?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import laplace, laplace_sparse, nested_ep
+
+    asked = tiny("softmax")
+    rows: list[tuple[str, object, object]] = []
+    for C, nodes, taken in ((3, 101, True), (4, 100, True), (4, 101, False)):  # 100^3 points are a million
+        names = ("variance", "lengthscales", "noise", "jitter", "Z")
+        given = {name: np.concatenate([getattr(asked, name)] * 2)[:C] for name in names}
+        full = {name: value for name, value in given.items() if name != "Z"}
+        for name, module, prior, asking in (
+            ("laplace", laplace, full, {}),
+            ("laplace-sparse", laplace_sparse, given, {}),
+            ("nested-ep", nested_ep, full, {"prediction": "quadrature"}),
+        ):
+            posterior = by_name(module.fit)(X=asked.X, y=asked.y, n_classes=C, max_iterations=2, **prior)
+            try:
+                came = module.predict(posterior, asked.X[:0], prediction_nodes=nodes, **asking).probabilities.shape
+            except ValueError as error:
+                came = str(error).partition(",")[0]
+            wanted = (0, C) if taken else f"prediction_nodes: found {nodes} in {C - 1} dimensions"
+            rows.append((f"{name}, {nodes} nodes", came, wanted))
+    yield as_documented(rows, "fast", "rules")
 
 
 @check(

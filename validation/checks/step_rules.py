@@ -6,13 +6,15 @@ steps. So the moves that the rules look at are handed to them, and each rate fol
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.by_name import by_name
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
@@ -220,3 +222,51 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     lengths = [steps(each) for each in ([9e-4] * 300, [9e-4] * 50 + [4.4e-4] * 300, [9e-4] * 50 + [4.6e-4] * 300)]
     yield _near(lengths, [201, 251, 201], "a residual that does not halve any more", "reference")
     yield _near([steps([2e-3] * 300)], [300], "one that may yet fall", "reference")
+
+
+# methods that learn a step at a time, and how one step is asked of each
+_LEARNING = {
+    **dict.fromkeys(("ep", "sep", "pep", "apep", "vi_robust", "label_regression", "gfitc"), "threshold"),
+    "epgpc_svi": "probit",
+    "svgpc_svi": "probit",
+    "x_gpc_svi": "logit",
+}  # fmt: skip
+
+
+def _moved(method: str, kind: str, median: float) -> list[int]:
+    """Signs of the first step of each variance under a narrow hyperprior about this one."""
+    from fast.core.hyperprior import Hyperprior
+
+    asked, module = tiny(kind), importlib.import_module(f"fast.methods.{method}")
+    binary = asked.n_classes == 2
+    fields = ("variance", "lengthscales", "noise", "jitter", "Z")
+    given = {name: getattr(asked, name)[0] if binary else getattr(asked, name) for name in fields}
+    given |= {} if binary else {"n_classes": asked.n_classes}
+    given |= {"n_steps": 1} if method in ("label_regression", "gfitc") else {"batches": [np.arange(8)]}
+    narrow = Hyperprior({"variance": ("log-normal", 1e-3, median)}, map_density="log")
+    posterior = by_name(module.fit, binary=binary)(
+        X=asked.X, y=asked.y, learn=("variance",), hyperprior=narrow, **given
+    )
+    hyper = posterior.run.points.hyper if hasattr(posterior, "run") else posterior.hyper
+    return [int(sign) for sign in np.sign(np.atleast_1d(hyper.variance - given["variance"]))]
+
+
+@check(
+    "identity/epgpc-svi/towards_a_narrow_hyperprior",
+    paper="wenzel2019",
+    question="Does the first step go to where a hyperprior is that outweighs the data, from either side?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    rows: list[tuple[str, object, object]] = []
+    for method, kind in _LEARNING.items():
+        classes = 1 if kind in ("probit", "logit") else 3
+        for median, sign in ((40.0, 1), (0.01, -1)):
+            rows.append(
+                (
+                    f"{method} below {median:g}" if sign > 0 else f"{method} above {median:g}",
+                    _moved(method, kind, median),
+                    [sign] * classes,
+                )
+            )
+    yield as_documented(rows, "fast", "steps")
