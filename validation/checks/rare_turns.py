@@ -539,7 +539,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(wrong, "a chain of energies whose end is refused leaves q, and is made once", "fast", "runs")
     fresh = EnergyRun(run.data, run.points, run.energy, 0.0)
     fresh.rho, value = 0.125, fresh.here.value
-    wrong = not fresh._come_by_way() or fresh.rho != 1.0 or not fresh.here.value > value
+    # steps of the way say nothing of those that are to come
+    wrong = not fresh._come_by_way() or fresh.rho != 1.0 or not fresh.here.value > value or bool(fresh._mixing.moved)
     yield flaws(wrong, f"one that gains {fresh.here.value - value:.3g} nat is taken, full steps follow", "fast", "runs")
 
     # neighbours that are no distributions: the operator is -I, and the step that of the natural gradient
