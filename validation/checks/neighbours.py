@@ -13,7 +13,8 @@ from unittest import mock
 
 import numpy as np
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.by_name import by_name
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import PAPER, tiny
 from validation.problem import Problem
 
@@ -164,3 +165,59 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield Compared(
         plain, label_regression.CERTAIN, "conditions below 1e4: nobody need be asked", "reference", "definition"
     )
+
+
+@check(
+    "identity/label-regression/shifted_answers",
+    paper="villacampa2020",
+    question="Is the doubt of fast the largest relative change of its own answers under its shifts of the parameters?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.errors import NotPositiveDefiniteError
+    from fast.methods import label_regression
+
+    asked = tiny("threshold errors")
+
+    def answers(up: float, across: float) -> list[Any]:
+        there = asked.replace(
+            name=f"shifted {up:g} {across:g}",
+            variance=(1.0 + up) * asked.variance,
+            lengthscales=(1.0 + across) * asked.lengthscales,
+        )
+        fit = context.solve("fast", "label-regression", there)
+        assert fit.latent_cov is not None
+        var = np.einsum("ncc->nc", fit.latent_cov)
+        return [
+            np.asarray(part) for part in (fit.log_evidence, fit.inducing_mean, fit.inducing_cov, fit.latent_mean, var)
+        ]
+
+    names = ("variance", "lengthscales", "noise", "jitter", "Z")
+    given = {name: getattr(asked, name) for name in names}
+    run = by_name(label_regression.fit)(X=asked.X, y=asked.y, n_classes=3, **given).run
+    here = answers(0.0, 0.0)
+    for shifts in (((6, 2),), ((6, 2), (-5, 9), (3, -7))):
+        wanted = max(
+            float(np.abs(there - own).max() / np.abs(own).max())
+            for up, across in shifts for there, own in zip(answers(0.004 * up, 0.004 * across), here, strict=True)
+        )  # fmt: skip
+        with (
+            mock.patch.object(label_regression, "SURE", 0.0),
+            mock.patch.object(label_regression, "_ULP", 0.004),
+            mock.patch.object(label_regression, "_SHIFTS", shifts),
+        ):
+            came = label_regression.uncertainty(run)
+        yield Compared(abs(came / wanted - 1.0), 1e-9, f"shifts {shifts}", "fast", "its answers")
+    with (
+        mock.patch.object(label_regression, "SURE", 0.0),
+        mock.patch.object(label_regression, "LabelRun", side_effect=NotPositiveDefiniteError("K_ZZ")),
+    ):
+        lost = label_regression.uncertainty(run)
+    none, some = np.zeros(3), np.array([0.0, 1e-9, 0.0])
+    rows = [
+        ("a shift without an answer", lost, np.inf),
+        ("means that stay zero", label_regression._relative_change(none, none), 0.0),
+        ("means that were zero", label_regression._relative_change(some, none), np.inf),
+        ("means that are zero now", label_regression._relative_change(none, some), 1.0),
+    ]
+    yield as_documented(rows, "fast", "changes")
