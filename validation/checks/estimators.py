@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fast.core import values as of_fast
 from fast.estimators import multiclass
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
 from validation.checks.estimator_answers import (
     GAIN,
     NO_GAIN,
@@ -249,6 +249,32 @@ def ends(entry: Entry) -> Iterable[Outcome]:
     yield _compared(float(sum(wrong)), "a search says what ended it", 0.0, "departures")
 
 
+# max_iter is of the search for parameters, or one iteration of it is enough
+_NEVER_CUT = ("x-gpc", "svgpc", "epgpc", "vi-jj-full")
+
+
+def cut_short(entry: Entry) -> Iterable[Outcome]:
+    """What is said of a run whose time is spent at once, and of one that may iterate once."""
+    problem, given = data(entry.n_classes), changed(entry, data(entry.n_classes), max_time=1e-9)
+    spent = r"max_time of 1e-09 s spent"
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("held", {"learn": ()}, spent),
+        ("learned", {}, rf"{spent}( with a gradient of [\d.e+-]+|, 0 of 3 steps made)?"),
+    ]
+    if entry.steps:
+        # svi owes the bound at its start
+        steps = rf"{spent}, {'1 steps made' if entry.method == 'svi' else '0 of 3 steps made'}"
+        asked += [("in batches", {"training": "minibatch"}, steps)]
+    if entry.method not in _NEVER_CUT:
+        asked += [("once", {"learn": (), "max_iter": 1, "max_time": None}, "iteration limit reached|1 sweeps made")]
+    rows: list[tuple[str, object, object]] = []
+    for name, more, reason in asked:
+        model = entry.cls(**given | more).fit(problem.X, problem.labels)
+        said = reason if re.fullmatch(reason, model.stop_reason_) else model.stop_reason_
+        rows.append((f"{name}: converged, and why it ended", (model.converged_, said), (False, reason)))
+    yield as_documented(rows, "fast", "ends")
+
+
 def _lost(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
     """Whether an iteration that does not converge at the best parameters goes unsaid, though the search ended well."""
     module = importlib.import_module(f"fast.methods.{entry.modules[0]}")
@@ -417,6 +443,7 @@ _QUESTIONS = (
     ("classifier_guided", guided, "Does the classifier end at the optimum for parameters that EP or a part finds?"),
     ("classifier_steps", steps, "Does the classifier on mini-batches answer as its method on the same batches?"),
     ("classifier_ends", ends, "Does the classifier say how a search ended, and refuse one that diverged?"),
+    ("classifier_cut_short", cut_short, "Does the classifier say that its time or its iterations were over?"),
     ("classifier_settings", asked, "Does the classifier ask its method for what was set, and for what is documented?"),
 )
 
