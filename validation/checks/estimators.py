@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast.core import values as of_fast
+from fast.core.ending import ending
 from fast.estimators import multiclass
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
 from validation.checks.estimator_answers import (
@@ -235,6 +236,11 @@ def ends(entry: Entry) -> Iterable[Outcome]:
                 model = entry.cls(**given).fit(problem.X, problem.labels)
             message = model.stop_reason_, model.n_iter_, model.converged_
             wrong.append(message != (reason, iterations, converged) or not np.isnan(model.log_evidence_))
+        flat = real.trained._replace(converged=False, residual=1e-3, iterations=2)
+        cut = SimpleNamespace(trained=flat, run=real.run, log_evidence=None)
+        with ending(1e-9), patch.object(module, "fit", lambda *_, **__: cut):
+            model = entry.cls(**given).fit(problem.X, problem.labels)
+        wrong.append(model.stop_reason_ != "max_time of 1e-09 s spent with a gradient of 0.001")
         endless = SimpleNamespace(trained=real.trained, run=real.run, log_evidence=-3.0, optimum="none: it grows")
         with patch.object(module, "fit", lambda *_, **__: endless):
             model = entry.cls(**given).fit(problem.X, problem.labels)
