@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fast.core import values as of_fast
 from fast.core.ending import ending
-from fast.estimators import multiclass
+from fast.estimators import _hyper, multiclass
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
 from validation.checks.estimator_answers import (
     GAIN,
@@ -216,6 +216,7 @@ def ends(entry: Entry) -> Iterable[Outcome]:
     given = changed(entry, problem) | ({"inducing_points": problem.X[::5]} if entry.family == "classes" else {})
     if entry.family == "full":
         wrong += [_lost(entry, given, problem), _unfinished(entry, given, problem), _gainless(entry, given, problem)]
+        wrong += _of_a_part(entry, problem)
     else:
         slack = "the iteration on q did not converge at the best parameters, though the evidence is flat there"
         ways = [
@@ -302,6 +303,31 @@ def _lost(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
         model = entry.cls(**given).fit(problem.X, problem.labels)
     reason = "the method did not converge at the best parameters: residual 0.5"
     return bool(model.stop_reason_ != reason or model.converged_)
+
+
+def _of_a_part(entry: Entry, problem: Data) -> list[bool]:
+    """Whether other than both is told of a part that decides on parameters and of all rows: steps, ends, reasons."""
+    wrong = []
+    for part, whole in ((True, True), (True, False), (False, True), (False, False)):
+        ends = {"_in_stages": (3, part, "of a part"), "_at": (7, whole, "of all")}
+
+        def ended(name: str, owner: Any, ends: Any = ends) -> Any:
+            real, (n_iter, converged, reason) = getattr(owner, name), ends[name]
+            return lambda *arguments: real(*arguments)._replace(n_iter=n_iter, converged=converged, reason=reason)
+
+        first, all_rows = (
+            ended(name, owner)
+            for name, owner in (("_in_stages", _hyper.HyperLearning), ("_at", multiclass._MulticlassClassifier))
+        )
+        with (
+            patch.object(multiclass, "_PART", 15),
+            patch.object(_hyper.HyperLearning, "_in_stages", first),
+            patch.object(multiclass._MulticlassClassifier, "_at", all_rows),
+        ):
+            model = entry.cls(random_state=5, lengthscales=1.5, max_iter=2).fit(problem.X, problem.labels)
+        told = model.n_iter_, model.converged_, model.stop_reason_
+        wrong.append(told != (10, part and whole, "of a part" if whole else "of all"))
+    return wrong
 
 
 def _unfinished(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
