@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
@@ -336,7 +336,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from unittest import mock
+
     from fast.core.hyper import class_hyper
+    from fast.full_classes import independent_sites
     from fast.full_classes.independent_sites import Tilt, independent_state, settle_independent
     from fast.full_classes.prior import MulticlassPrior
     from fast.solve.outer_loop import OuterOptions
@@ -377,3 +380,21 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     evidence = independent_state(prior, at, log_norm).log_evidence
     gap = abs(float(done.trace[-1]) - evidence)
     yield Compared(gap, 1e-10, "the evidence of the sites that are left", "fast", "fast, from these sites", "nat")
+
+    cavity_of, count = independent_sites.scalar_cavity, []
+
+    def without(*arguments: Any) -> Any:
+        """No cavity of one class of the third datum."""
+        result = cavity_of(*arguments)
+        count.extend([1] * (len(result.mean) == 1))  # of one datum, not of all
+        ratio = np.where((len(count) == 3) & (np.arange(3) == 1), -0.1, result.cavity_ratio)
+        return result._replace(cavity_ratio=ratio)
+
+    with mock.patch.object(independent_sites, "scalar_cavity", without):
+        done = settle_independent(prior, tilt, log_norm, options, start=(tau, nu))
+    stayed = [bool(np.array_equal(a[i], b[i])) for i in range(4) for a, b in zip(done.sites, (tau, nu), strict=True)]
+    rows = [
+        ("data whose sites stay", stayed, [False] * 2 + [True] * 4 + [False] * 2),
+        ("data that are counted", done.n_improper, 2),
+    ]
+    yield as_documented(rows, "fast", "sites")
