@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import pkgutil
+import platform
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
@@ -121,7 +123,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.blockwise import engines, kept, quadratic
+    from fast.blockwise import engines, kept, places, quadratic, taylor
     from fast.methods import laplace
 
     rows: list[tuple[str, object, object]] = []
@@ -144,6 +146,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     )  # fmt: skip
     engines.Workers.check(workers)
     rows.append(("leaves and parts that are looked at", looked, ["leaves", 0, 1, 2]))
+    # a link that does not exist is refused before anything is asked of rows and prior
+    told = _first_word(taylor.fit, {"likelihood": "wibble"}, None, None)
+    rows.append(("an unknown link", told, "likelihood: found 'wibble'"))
+    own = places.here()
+    versions = (platform.python_version(), np.__version__, scipy.__version__)
+    rows.append(("versions of this place", (own.python, own.numpy, own.scipy), versions))
     # a function that checks its keywords says which they are
     door: Any = laplace.predict
     rows.append(("keywords that are checked", sorted(door.options), sorted(door.__wrapped__.__kwdefaults__)))
