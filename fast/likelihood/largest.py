@@ -121,8 +121,8 @@ class _Sums:
     def __init__(self, n: int, C: int, moments: bool) -> None:
         self.moments = moments
         self.log_mass = np.empty(n)
-        self.derivative: FloatArray | None = np.zeros((n, C)) if moments else None
-        self.curvature: FloatArray | None = np.zeros((n, C)) if moments else None
+        self.derivative: FloatArray | None = np.empty((n, C)) if moments else None
+        self.curvature: FloatArray | None = np.empty((n, C)) if moments else None
 
     def add(self, rows: IntArray, z: FloatArray, u: FloatArray, log_weights: FloatArray, b: FloatArray) -> None:
         """z (n, q, C - 1), u and log_weights (n, q). Derivatives in units of s_y, the label's in the last column."""

@@ -14,7 +14,7 @@ import numpy as np
 from fast.core import inputs
 from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
-from fast.core.options import Iteration, Watched
+from fast.core.options import Blocks, Iteration, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
@@ -164,6 +164,7 @@ def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     return at._replace(weights=weights, mean=mean)
 
 
+@Blocks.checks
 def predict_mean_corrected(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """`predict` with the Gaussian of `mean_corrected`: the latent distribution's mean, and E[softmax(f*)] under it.
 

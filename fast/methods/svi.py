@@ -112,7 +112,7 @@ class _Vector:
         self.lower = np.tril_indices(self.m)
         self.parts = np.cumsum([self.m, self.lower[0].size])
         self._kernel: Kernel | None = None
-        self.log_prior = 0.0  # of the last evaluation
+        self.log_prior = np.nan  # of the last evaluation
 
     def pack(self, inducing_mean: FloatArray, chol_cov: FloatArray) -> FloatArray:
         return np.concatenate([inducing_mean, chol_cov[self.lower], self.packing.vector(self.hyper, None)])

@@ -169,6 +169,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(wrong, f"Rosenbrock's valley: {end}, Hessians at {values}", "fast", "ends")
     yield flaws(max(0, len(valley.formed) - 12), f"{len(valley.formed)} Hessians, twelve at most", "fast", "Hessians")
 
+    # a value that shows nothing at all, whatever the step: shorter gradients are accepted, longer ones are not
+    for told in (1.0, 0.1):
+        curvature = np.diag([1.0, 3.0])
+        flat = _Shape(lambda _: 1e14, lambda x, by=curvature: by @ x, lambda _, by=told * curvature: by)
+        begin = np.array([6e-3, 2e-3])
+        end = _newton(flat, begin, 1.0)  # type: ignore[arg-type]
+        left = float(np.linalg.norm(end) / np.linalg.norm(begin))
+        limit = 1e-6 if told == 1.0 else 1.0
+        why = f"a value that rounding hides, a Hessian of {told:g} times its size: the gradient decides"
+        yield Compared(left, limit, why, "fast", "optimum", "of the distance at the start")
     for size, sign, why in ((1e9, 1.0, "a value that rounding hides"), (0.0, -1.0, "a derivative that leads up")):
         bowl = _bowl(size, sign)
         end = _newton(bowl, np.array([0.6, 0.2]) * (1e-2 if size else 1.0), 1.0)  # type: ignore[arg-type]

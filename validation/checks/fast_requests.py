@@ -5,15 +5,21 @@ Runs are caught where they begin; numbers that would overflow are the judge's ow
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import math
+import pkgutil
+import platform
 import tempfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
@@ -117,7 +123,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.blockwise import engines, kept, quadratic
+    from fast.blockwise import engines, kept, places, quadratic, taylor
     from fast.methods import laplace
 
     rows: list[tuple[str, object, object]] = []
@@ -140,6 +146,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     )  # fmt: skip
     engines.Workers.check(workers)
     rows.append(("leaves and parts that are looked at", looked, ["leaves", 0, 1, 2]))
+    # a link that does not exist is refused before anything is asked of rows and prior
+    told = _first_word(taylor.fit, {"likelihood": "wibble"}, None, None)
+    rows.append(("an unknown link", told, "likelihood: found 'wibble'"))
+    own = places.here()
+    versions = (platform.python_version(), np.__version__, scipy.__version__)
+    rows.append(("versions of this place", (own.python, own.numpy, own.scipy), versions))
     # a function that checks its keywords says which they are
     door: Any = laplace.predict
     rows.append(("keywords that are checked", sorted(door.options), sorted(door.__wrapped__.__kwdefaults__)))
@@ -305,3 +317,119 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for end, exact in ((float(told.left[k]), low), (float(told.right[k]), high)):
             worst = max(worst, abs(end - exact) / abs(exact - t[top]))
     yield Compared(worst, 0.1, "ends of five integrals", "fast", "definition", "of the distance from the mode")
+
+
+# by kind of an option: what is none of its values
+_BAD: dict[str, tuple[Any, ...]] = {
+    "integer": (0.5, -1, "3", True), "number": (np.nan, -1.0, "0.5", True), "choice": ("", 3),
+    "names": (3, ("variance", "variance")), "callable": (3,), "flag": ("no", 1),
+}  # fmt: skip
+
+
+@check(
+    "identity/x-gpc/refused_keywords",
+    paper="wenzel2019",
+    question="Does every door refuse a keyword that is none of its values, by name and before any work?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    """A door that is called with a keyword alone has nothing to work on: only what is refused first is named."""
+    from fast import methods
+    from fast.core import declare
+
+    rows: list[tuple[str, object, object]] = []
+    n_doors = 0
+    for found in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
+        module = importlib.import_module(found.name)
+        for name, door in vars(module).items():
+            if not inspect.isfunction(door) or door.__module__ != found.name or name.startswith("_"):
+                continue
+            keywords = [one.name for one in inspect.signature(door).parameters.values() if one.kind is one.KEYWORD_ONLY]
+            if not hasattr(door, "options"):
+                rows.append((f"{found.name}.{name}: sizes that nobody checks", "block_size" in keywords, False))
+                continue
+            n_doors += 1
+            rows.append((f"{found.name}.{name}: keywords", sorted(door.options), sorted(keywords)))
+            defaults = inspect.signature(door).parameters
+            for keyword, record in door.options.items():
+                rows.append((f"{name}, {keyword}: default", record.default, defaults[keyword].default))
+                rows += [
+                    (f"{name}, {keyword} {value!r}", _first_word(door, {keyword: value}), f"{keyword}: found {value!r}")
+                    for value in _BAD[record.kind]
+                ]
+    rows.append(("doors are found", n_doors > 20, True))
+
+    @dataclass(frozen=True, kw_only=True, eq=False)
+    class Asked(declare.Options):
+        """Options of a door of the judge's."""
+
+        block_size: int = declare.option("integer", "rows", "[1, inf)", default=7)
+        tolerance: float = declare.option("number", "change", "(0, 1)", default=0.5)
+        learn: Any = declare.option("names", "what moves", choices=("variance", "noise"), default=())
+        other: int = declare.option("integer", "of no door", "[1, inf)", default=3)
+
+    def door(first: Any, *, block_size: int = 11, tolerance: float = 0.25, learn: Any = ()) -> Any:
+        return first, block_size, tolerance, learn
+
+    opened: Any = Asked.checks(door)
+    for asked, came in (
+        ({}, (1, 11, 0.25, ())),
+        ({"block_size": np.int64(3), "learn": "noise"}, (1, 3, 0.25, ("noise",))),
+        ({"tolerance": np.float32(0.125), "block_size": np.array(5)}, (1, 5, 0.125, ())),
+        ({"learn": ["noise", "variance"]}, (1, 11, 0.25, ("noise", "variance"))),
+    ):
+        told = opened(1, **asked)
+        rows.append((f"{asked}: taken as", (told, [type(one) for one in told]), (came, [type(one) for one in came])))
+    yield as_documented(rows, "fast", "doors")
+
+
+@check(
+    "identity/x-gpc/refused_values",
+    paper="wenzel2019",
+    question="Does every fit refuse what is no data, no prior or not its options, by name and before any work?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast import methods
+    from fast.core.declare import Options
+    from fast.core.values import Data, Prior
+
+    data, prior = Data(np.eye(2), np.array([0, 1])), Prior(1.0, np.ones(2), 0.1, 0.0, np.eye(2))
+    rows: list[tuple[str, object, object]] = []
+    n_doors = 0
+    for found in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}."):
+        module = importlib.import_module(found.name)
+        doors = {name: value for name, value in vars(module).items() if name.startswith("fit")}
+        for name, door in doors.items():
+            if not inspect.isfunction(door) or door.__module__ != found.name:
+                continue
+            n_doors += 1
+            kind = str(inspect.signature(door).parameters["options"].annotation)
+            own = getattr(module, kind)
+            label = f"{found.name}.{name}"
+            wrong: dict[str, tuple[Any, ...]] = {
+                "data": (None, prior, {"X": 1}), "prior": (None, data),
+                "options": (None, {"tolerance": 0.1}, own, Options()),
+            }  # fmt: skip
+            rows += [
+                (f"{label}, {asked} {value!r:.9}", _first_word(door, {asked: value}).split("found")[0], f"{asked}: ")
+                for asked, values in wrong.items()
+                for value in values
+            ]
+            # in their places as well as by name, and of another class that declares all of it
+            rows.append((f"{label}, data in its place", _first_word(door, {}, None)[:12], "data: found "))
+            more = own.joined(type("More", (Options,), {}))
+            rows.append((f"{label}, options that declare all", _first_word(door, {"options": more()}), "not refused"))
+    rows.append(("fits are found", n_doors > 20, True))
+    yield as_documented(rows, "fast", "fits")
+
+
+def _first_word(door: Any, asked: dict[str, Any], *in_place: Any) -> str:
+    """What a door says first."""
+    try:
+        door(*in_place, **asked)
+    except ValueError as error:
+        return str(error).split(", expected")[0]
+    except TypeError:
+        return "not refused"
+    return "no word"

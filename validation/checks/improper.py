@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,8 +180,6 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from unittest import mock
-
     from reference.riihimaki2013 import inner_ep
     from reference.riihimaki2013.fit import evidence_of
     from reference.riihimaki2013.posterior import ep_posterior, outer_schedule
@@ -277,8 +277,6 @@ class _Kind:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from unittest import mock
-
     from reference.common.options import options_of
     from reference.riihimaki2013 import qep
     from reference.riihimaki2013.quadrature_ep import qiep_tilted_moments
@@ -336,8 +334,6 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from unittest import mock
-
     from fast.core.hyper import class_hyper
     from fast.full_classes import independent_sites
     from fast.full_classes.independent_sites import Tilt, independent_state, settle_independent
@@ -398,3 +394,63 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         ("data that are counted", done.n_improper, 2),
     ]
     yield as_documented(rows, "fast", "sites")
+
+
+@check(
+    "identity/ep/edges_of_cavities",
+    paper="villacampa2017",
+    question="Is a cavity one that keeps some precision, however little, and does a site without one stay to the bit?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    """Precisions that take all of the marginal's, a little more or less; the numbers are binary, so none is rounded."""
+    from fast.core.results import ScalarMoments
+    from fast.full_classes import independent_sites
+    from fast.likelihood.power import PowerMoments
+    from fast.one_latent.sites import cavity
+    from fast.sparse_classes import power_factors
+    from fast.sparse_classes.pairwise_factors import PairSites, Pairwise
+
+    left = np.array([-4.0, -1.0, -0.5, -(2.0**-30), 0.0, 2.0**-30, 0.5, 0.75])  # 1 - precision x variance
+    n, var = left.size, 0.5
+    precision, has_one = (1.0 - left) / var, left > 0.0
+    rows: list[tuple[str, object, object]] = []
+    one = cavity(np.full(n, 0.25), np.full(n, var), 1.0 - precision * var, precision, np.full(n, 0.125))
+    rows.append(("of one latent value", one.proper.tolist(), has_one.tolist()))
+
+    # of a factor of two classes each of its two sites may take too much, of a datum each of its classes
+    y, moments = np.zeros(n, dtype=np.int64), ScalarMoments(np.full((n, 3), 0.25), np.full((n, 3), var))
+    between = np.full((n, 3), 0.125)
+    for k, side in ((1, "label"), (1, "other"), (2, "label")):
+        sites = {name: np.where(np.arange(3) > 0, np.full((n, 3), 0.25), 0.0) for name in PairSites._fields}
+        sites[f"c1_{side}"][:, k] = precision
+        told = Pairwise().visit(y, moments, between, tuple(sites.values()))
+        old, new = np.stack(tuple(sites.values())), np.stack(told.target)
+        stays = (old == new).all(axis=0)[:, 1:]
+        wanted = np.zeros((n, 2), dtype=bool)
+        wanted[:, k - 1] = ~has_one
+        name = f"factor with class {k}, site of its {side}"
+        rows += [(f"{name}: stay", stays.tolist(), wanted.tolist()), (f"{name}: counted", told.n_improper, 5),
+                 (f"{name}: evidence", bool(np.isnan(told.value)), True)]  # fmt: skip
+    # the likelihood is a stand-in's: of variances that are none it has nothing to say
+    anything = [np.full(n, -0.5), *(np.full((n, 3), -0.01) for _ in PowerMoments._fields[1:])]
+    for alpha in (0.5, 1.0):
+        for k in range(3):
+            pair = np.full((n, 3), 0.25), np.full((n, 3), 0.125)
+            pair[0][:, k] = precision / alpha
+            with mock.patch.object(power_factors, "powered_labels", return_value=PowerMoments(*anything)):
+                powered = power_factors.PowerDatum(alpha, 0.1).visit(y, moments, between, pair)
+            stays = (np.stack(pair) == np.stack(powered.target)).all(axis=(0, 2))
+            rows += [(f"power {alpha:g}, class {k}: stay", stays.tolist(), (~has_one).tolist()),
+                     (f"power {alpha:g}, class {k}: counted", powered.n_improper, 5)]  # fmt: skip
+    for k in range(3):
+        tau = np.full((n, 3), 0.25)
+        tau[:, k] = precision
+        factors = [SimpleNamespace(cond_var=np.full(n, var))] * 3
+        posterior = SimpleNamespace(factors=factors, mean=np.full((n, 3), 0.25), log_det=0.0)
+        nothing: Any = None
+        with mock.patch.object(independent_sites, "condition_independent", return_value=posterior):
+            state = independent_sites.independent_state(nothing, (tau, between), lambda *_: np.zeros(n))
+        rows += [(f"independent class {k}", state.proper.tolist(), has_one.tolist()),
+                 (f"independent class {k}: evidence", bool(np.isnan(state.log_evidence)), True)]  # fmt: skip
+    yield as_documented(rows, "fast", "cavities")

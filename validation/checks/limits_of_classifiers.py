@@ -164,6 +164,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             whole = model._train(np.zeros((60, 2)), codes, given, given, None)
         rows.append(("steps of both trainings", whole.n_iter, 110))
         rows.append((f"a likely error of {likely}: used", [round(each, 9) for each in used], [0.1, wanted]))
+        # a second fit, of rows that are too many to ask, knows nothing of what the first believed
+        with (
+            mock.patch.object(ClassesClassifier, "_train", train),
+            mock.patch.object(ClassesClassifier, "_asks_ep", return_value=False),
+        ):
+            model._train(np.zeros((60, 2)), codes, given, given, None)
+        rows.append(("the next fit: used", used[2:], [0.01]))
     yield as_documented(rows, "fast", "errors")
 
 

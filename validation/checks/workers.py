@@ -10,7 +10,7 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.checks.core import NO_PROBLEM, Context, Outcome, check, flaws
+from validation.checks.core import NO_PROBLEM, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
@@ -476,3 +476,97 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     same = moved.count == 4 and np.array_equal(moved.last[0], held.last[0]) and not moved.lock.locked()
     same &= all(np.array_equal(a.X, b.X) and a.first == b.first for a, b in zip(moved.looks, held.looks, strict=True))
     yield flaws(not same, "a part that moves to another worker: its leaves, visits and last sum", "fast", "parts")
+
+
+class _Waiting:
+    """An answer that comes after so many looks at it; a clock goes on by fifty seconds at each."""
+
+    def __init__(self, looks: float) -> None:
+        self.looks, self.seconds = looks, 0.0
+
+    def result(self, timeout: float | None = None) -> str:
+        """The answer, or that it is not there yet."""
+        if self.done():
+            return "answer"
+        self.looks, self.seconds = self.looks - 1, self.seconds + 50.0
+        raise TimeoutError
+
+    def done(self) -> bool:
+        """Whether it is there."""
+        return self.looks <= 0
+
+
+@check(
+    "identity/x-gpc/waits",
+    paper="wenzel2019",
+    question="Is an answer waited for while there are workers, two minutes while there are none, and not without "
+    "a scheduler?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import engines
+
+    def waited(looks: float, present: Iterable[Any], status: str = "running") -> tuple[str, float]:
+        """What came, and the seconds until then; `present` says of one question after the other who is there."""
+        answer, said = _Waiting(looks), list(present)
+
+        def nthreads() -> dict[str, int]:
+            one = said.pop(0) if len(said) > 1 else said[0]
+            if isinstance(one, Exception):
+                raise one
+            return dict.fromkeys(range(one), 1)  # type: ignore[arg-type]
+
+        def begun(question: Any) -> Any:
+            if question is not nthreads:
+                return answer
+            told: Future[Any] = Future()
+            if said[0] == _NEVER:
+                return told
+            try:
+                told.set_result(question())
+            except ValueError as error:
+                told.set_exception(error)
+            return told
+
+        client: Any = SimpleNamespace(status=status, nthreads=nthreads)
+        clock = SimpleNamespace(monotonic=lambda: answer.seconds)
+        with mock.patch.multiple(engines, _begun=begun, time=clock):
+            try:
+                came = engines._answered(client, lambda: "answer")
+            except engines.ClusterLostError as error:
+                came = str(error).split("(")[1].split(";")[0]
+        return came, answer.seconds
+
+    rows: list[tuple[str, object, object]] = [
+        ("at once", waited(0, [0]), ("answer", 0.0)),
+        ("after six minutes, with a worker", waited(8, [1]), ("answer", 400.0)),
+        ("never, without workers", waited(40, [0]), ("no worker for 120 s", 150.0)),
+        # those who were there when asked the second time are heard of at the third look
+        ("never, workers that go", waited(40, [2, 1, 0]), ("no worker for 120 s", 300.0)),
+        ("workers that come too late", waited(9, [0, 0, 1]), ("no worker for 120 s", 150.0)),
+        ("one that comes at the second look", waited(9, [0, 1]), ("answer", 450.0)),
+        ("nobody tells of workers", waited(40, [_NEVER]), ("no worker for 120 s", 150.0)),
+        ("asking for workers fails", waited(40, [ValueError("gone")]), ("no worker for 120 s", 150.0)),
+        ("no scheduler", waited(40, [1], "closed"), ("no answer", 50.0)),
+    ]
+    with mock.patch.object(engines, "_begun", return_value=_Raised()):
+        try:
+            came = engines._answered(SimpleNamespace(status="closed"), lambda: "answer")
+        except TimeoutError as error:
+            came = f"{error}"
+    rows.append(("an answer that is itself that time is over", came, "of the question"))
+    yield as_documented(rows, "fast", "answers")
+
+
+_NEVER = -1
+
+
+class _Raised(_Waiting):
+    """A question that fails by its own time."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def result(self, timeout: float | None = None) -> str:
+        """Its error."""
+        raise TimeoutError("of the question")
