@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 # one-sided, far out, on either side of zero, mirrored, narrow
 INTERVALS = np.array(
     [[-0.7, np.inf], [6.0, np.inf], [-np.inf, -7.0], [-np.inf, 0.4], [-1.5, 0.3], [-0.2, 2.5], [0.5, 1.5], [6.0, 6.4],
-     [-9.0, -8.5], [-0.05, 0.04], [1.0, 12.0], [5.5, 30.0]]
+     [-9.0, -8.5], [-0.05, 0.04], [1.0, 12.0], [5.5, 30.0], [-np.inf, np.inf]]
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, as_documented, check
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -71,6 +71,50 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = float(np.abs(var / wanted - 1.0).max() + np.abs(mean / (0.3 / 2.0 * wanted) - 1.0).max())
     why = "a factor leaves a variance without it, and a ten-thousandth where it took all"
     yield Compared(gap, 1e-12, why, "gibbs", "definition", "relative")
+
+
+def _box_least_probable_first(cov: Array, low: Array, high: Array) -> list[int]:
+    """Variables in the order least probable first, those before at their means between their limits."""
+    order: list[int] = []
+    at: list[float] = []
+    rest = list(range(len(cov)))
+    while rest:
+        known = np.ix_(order, order)
+        found = {}
+        for j in rest:
+            gain = np.linalg.solve(cov[known], cov[order, j]) if order else np.zeros(0)
+            mean, sd = float(gain @ at), float(np.sqrt(cov[j, j] - gain @ cov[order, j]))
+            a, b = (low[j] - mean) / sd, (high[j] - mean) / sd
+            mass = float(ndtr(b) - ndtr(a))
+            heights = np.exp(-0.5 * np.square([a, b])) / np.sqrt(2.0 * np.pi)
+            found[j] = mass, mean + sd * float(heights[0] - heights[1]) / mass
+        chosen = min(rest, key=lambda j: found[j][0])
+        order.append(chosen)
+        at.append(found[chosen][1])
+        rest.remove(chosen)
+    return order
+
+
+@check(
+    "identity/exact-probit/order_of_a_box",
+    paper="riihimaki2013",
+    question="Do proposals in a box draw the least probable variable first, by dense conditioning?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import truncated_normal as box
+
+    rng = np.random.default_rng(14)
+    rows: list[tuple[str, object, object]] = []
+    for D in (3, 6, 6, 7):
+        factor = rng.standard_normal((D, D))
+        scale = np.exp(rng.standard_normal(D))
+        cov = (factor @ factor.T + 0.3 * np.eye(D)) * scale * scale[:, None]
+        low = -scale * rng.random(D) + 0.3
+        high = np.where(rng.random(D) < 0.5, np.inf, low + 2.0 * scale)
+        came = box.tilt(cov, low, high).order.tolist()
+        rows.append((f"{D} variables", came, _box_least_probable_first(cov, low, high)))
+    yield as_documented(rows, "gibbs", "orders")
 
 
 @check(
@@ -238,3 +282,99 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         counts = (len(drawn.white), drawn.probability.n_proposals)
         rows.append((f"{n_draws} draws, proposals", counts, (n_draws, blocks * box._BLOCK)))
     yield as_documented(rows, "gibbs", "pieces")
+
+
+@check(
+    "identity/exact-probit/steps_to_the_saddle",
+    paper="wenzel2019",
+    question="Are steps to the saddle point Newton's, by differences of the gradient, and its gradient that of ψ?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws import truncated_normal as box
+
+    rng = np.random.default_rng(6)
+    for D in (2, 4):
+        factor = np.tril(rng.standard_normal((D, D)), -1)
+        low, high = -rng.random(D), np.where(np.arange(D) == 1, 0.8, np.inf)
+        at = 0.5 * rng.standard_normal(2 * D - 2)
+
+        def point(free: Array, factor: Array = factor, low: Array = low, high: Array = high, D: int = D) -> Any:
+            white, mean = (np.append(part, 0.0) for part in np.split(free, 2))
+            return box._derivatives(factor, low, high, white, mean)
+
+        def gradient(free: Array, point: Any = point) -> Array:
+            here = point(free)
+            return np.concatenate([here.grad_white[:-1], here.grad_mean[:-1]])
+
+        def height(free: Array, factor: Array = factor, low: Array = low, high: Array = high, D: int = D) -> float:
+            """ψ of Botev (2017): Σ μ²/2 - w μ + log P(l - shift < N(0, 1) < u - shift)."""
+            white, mean = (np.append(part, 0.0) for part in np.split(free, 2))
+            shift = factor @ white + mean
+            mass = ndtr(high - shift) - ndtr(low - shift)
+            return float((0.5 * mean**2 - white * mean + np.log(mass)).sum())
+
+        step, eye = 1e-4, np.eye(2 * D - 2)
+        slope = np.array([(height(at + step * e) - height(at - step * e)) / (2.0 * step) for e in eye])
+        curvature = np.array([(gradient(at + step * e) - gradient(at - step * e)) / (2.0 * step) for e in eye]).T
+        apart = float(np.abs(gradient(at) - slope).max())
+        # central differences: the square of the step
+        yield Compared(apart, 1e-6, f"{D} variables: gradient of ψ, by differences", "gibbs", "definition", "absolute")
+        came = np.concatenate([part[:-1] for part in box._newton_step(factor, point(at))])
+        wanted = np.linalg.solve(curvature, -gradient(at))
+        apart = float(np.abs(came - wanted).max() / np.abs(wanted).max())
+        yield Compared(apart, 1e-5, f"{D} variables: Newton's step", "gibbs", "differences")
+
+
+@check(
+    "identity/mh-softmax/pilot_of_half",
+    paper="riihimaki2013",
+    question="Is log Z by annealed particles that of a schedule which half of the particles choose?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.options import Particles
+    from gibbs.evidence import annealed, softmax_annealed
+
+    K = np.array([[1.5, 0.4], [0.4, 1.1]])
+    sign, cross = np.array([1.0, -1.0]), np.array([[0.7], [0.2]])
+    routes: tuple[tuple[str, Any, Any, Any, tuple[Any, ...]], ...] = (
+        ("softmax", softmax_annealed.log_evidence, softmax_annealed.choose_schedule, softmax_annealed.estimate,
+         (np.stack([K, 0.5 * K, K]), np.array([0, 2]))),
+        ("logit", annealed.log_evidence, annealed.choose_schedule, annealed.estimate, (K, sign)),
+        ("logit, FITC", annealed.log_evidence_fitc, annealed.choose_schedule_fitc, annealed.estimate,
+         (np.eye(1), cross, np.array([1.5, 1.2]), sign)),
+    )  # fmt: skip
+    # more than the 256 that a pilot has at least
+    options = Particles(n_particles=150, n_islands=4, n_steps=3, max_rounds=1)
+    for name, whole, choose, estimate, given in routes:
+        rng = np.random.default_rng(7)
+        common = choose(rng, *given, n_pilot=300, n_steps=3)
+        left, right = whole(np.random.default_rng(7), *given, options=options), estimate(rng, common, options=options)
+        yield as_documented([(name, left, right)], "gibbs", "answers")
+
+
+@check(
+    "exactness/gibbs-probit/two_labels_in_error",
+    paper="villacampa2017",
+    question="Is log Z of two classes with label errors the sum over which labels are in error?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.options import Islands
+    from gibbs.evidence import sequential
+
+    epsilon, K, y = 0.3, np.array([[1.5, 0.9], [0.9, 1.2]]), np.array([1, 0])
+    one = sequential.log_evidence(np.random.default_rng(1), K[None, :1, :1], y[:1], epsilon)
+    # one label of a symmetric prior is either: no particle differs from the others
+    yield Compared(abs(one.value - np.log(0.5)), 1e-12, "one datum", "gibbs", "definition", "nat")
+    options = Islands(n_particles=400, n_islands=8, max_rounds=1)
+    two = sequential.log_evidence(np.random.default_rng(2), K[None], y, epsilon, options)
+    both = 0.25 - np.arcsin(K[0, 1] / np.sqrt(K[0, 0] * K[1, 1])) / (2.0 * np.pi)  # a quadrant of labels that differ
+    right, wrong = 1.0 - epsilon, 0.5 * epsilon
+    truth = right**2 * both + 2.0 * right * wrong * 0.5 + wrong**2
+    z = (two.value - np.log(truth)) / two.standard_error
+    yield Tested(
+        np.array([z]), "two data, 8 islands of 400; two-sided z, Holm over the run at 1e-4", "gibbs",
+        "Sheppard's formula", f"a shift of {6.0 * two.standard_error:.2f} nats would show",
+    )  # fmt: skip
