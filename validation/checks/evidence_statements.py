@@ -98,10 +98,11 @@ def _box_least_probable_first(cov: Array, low: Array, high: Array) -> list[int]:
 @check(
     "identity/exact-probit/order_of_a_box",
     paper="riihimaki2013",
-    question="Do proposals in a box draw the least probable variable first, by dense conditioning?",
+    question="Do proposals in a box draw the least probable variable first, and are singular covariances refused?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.errors import NotPositiveDefiniteError
     from gibbs.draws import truncated_normal as box
 
     rng = np.random.default_rng(14)
@@ -114,6 +115,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         high = np.where(rng.random(D) < 0.5, np.inf, low + 2.0 * scale)
         came = box.tilt(cov, low, high).order.tolist()
         rows.append((f"{D} variables", came, _box_least_probable_first(cov, low, high)))
+    taken = 0
+    for D in (3, 5, 8, 12, 20):
+        for _ in range(4):
+            factor = np.exp(rng.standard_normal((D, 1))) * rng.standard_normal((D, D - 1))
+            try:
+                box.tilt(factor @ factor.T, -rng.random(D), np.inf)
+            except NotPositiveDefiniteError:
+                continue
+            taken += 1
+    rows.append(("of rank one less than variables, taken", taken, 0))
     yield as_documented(rows, "gibbs", "orders")
 
 

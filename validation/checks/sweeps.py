@@ -14,10 +14,11 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from validation.by_name import sampler_by_name
 from validation.checks import hyper_model as own
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, as_documented, check, flaws
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -193,3 +194,304 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         gap = abs(result.value - float(np.log(np.exp(told[:, 0]).mean())))
         yield Compared(gap, 1e-12, f"{name}: log of the average", "gibbs", "definition", "nat")
     yield as_documented(rows, "gibbs", "answers")
+
+
+# -- paths ---------------------------------------------------------------------------------------------------------
+
+
+def _classes() -> tuple[Array, NDArray[np.int64]]:
+    """Covariances of three classes at three data, no two alike, and labels."""
+    X = np.array([[-0.8], [0.1], [0.9]])
+    square = np.square(X - X.T)
+    parts = [v * np.exp(-0.5 * square / length**2) + noise * np.eye(3)
+             for v, length, noise in ((2.0, 0.9, 0.3), (1.1, 0.5, 0.4), (3.0, 1.4, 0.2))]  # fmt: skip
+    return np.stack(parts), np.array([2, 0, 1])
+
+
+@check(
+    "identity/mh-softmax/slopes_of_paths",
+    paper=PAPER,
+    question="Are the slopes that paths follow those of the densities that decide about them?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import softmax_annealed
+    from gibbs.models import pairwise
+    from gibbs.moves import softmax as moves
+
+    rng = np.random.default_rng(21)
+    cov, y = _classes()
+    target = moves.make_target(cov, y)
+    p = len(target.factor)
+    root = np.tril(0.3 * rng.standard_normal((p, p)), -1) + np.diag(rng.uniform(0.5, 1.2, p))
+    mean = rng.standard_normal(p)
+    reference = moves.make_reference(mean, root, target)
+    z = rng.standard_normal((2, p))
+
+    def height(at: Array) -> float:
+        """-log [p(y | f) N(ξ; 0, I)] at ξ = mean + root z, of values f whose mean over the classes is zero."""
+        xi = mean + root @ at
+        f = (target.basis.T @ (target.factor @ xi).reshape(2, 3)).T
+        return float(0.5 * xi @ xi - own.log_likelihood("softmax", f.T, y, 0.0))
+
+    value, gradient = moves.energy(z, target, reference)
+    worst = own.difference(value, [height(at) for at in z])
+    yield Compared(worst, 1e-10, "energy around a Gaussian", "gibbs", "definition")
+    worst = own.difference(gradient, [own.derivative(height, at) for at in z])
+    yield Compared(worst, 1e-8, "its slope, by differences of fourth order", "gibbs", "differences")
+
+    model = softmax_annealed._model(cov, y)
+    e = rng.standard_normal((2, 6))
+
+    def score(at: Array) -> float:
+        f = np.concatenate([at.reshape(2, 3), np.zeros((1, 3))])
+        return own.log_likelihood("softmax", f, y, 0.0)
+
+    value, gradient = model.log_lik(e, with_gradient=True)
+    worst = max(own.difference(value, [score(at) for at in e]), own.difference(model.log_lik(e)[0], value))
+    yield Compared(worst, 1e-10, "log likelihood of differences to the last class", "gibbs", "definition")
+    worst = own.difference(gradient, [own.derivative(score, at) for at in e])
+    yield Compared(worst, 1e-8, "its slope, by differences of fourth order", "gibbs", "differences")
+
+    loadings = np.array([[1.1, -0.4], [0.3, 0.9], [-0.6, 1.4]])
+    sampler = pairwise._Sampler(loadings, pairwise._peak(loadings), 0.3)
+    zeta = rng.standard_normal((2, 2))
+    for name, density, slope in (
+        ("margins, turned", sampler.log_density, sampler.gradient),
+        ("margins", lambda at: pairwise.log_joint(loadings, at), lambda at: pairwise.log_joint_gradient(loadings, at)),
+    ):
+        wanted = [own.derivative(lambda at, density=density: float(density(at[None])[0]), at) for at in zeta]
+        worst = own.difference(slope(zeta), wanted)
+        yield Compared(worst, 1e-8, f"{name}: slope of the log density", "gibbs", "differences")
+
+
+@check(
+    "limit/mh-softmax/small_steps",
+    paper=PAPER,
+    question="Is a path of small steps accepted, to the square of its step, and moved as far as it is long?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.hyperpriors import LogDensity
+    from gibbs.evidence import softmax_annealed
+    from gibbs.models import hyper_models, pairwise
+    from gibbs.moves import softmax as moves
+    from gibbs.moves.hyper import hamiltonian_move
+
+    rng = np.random.default_rng(22)
+    cov, y = _classes()
+    target = moves.make_target(cov, y)
+    p, r = len(target.factor), 60
+    root = np.tril(0.2 * rng.standard_normal((p, p)), -1) + np.diag(rng.uniform(0.6, 1.0, p))
+    mean = 0.5 * rng.standard_normal(p)
+    reference = moves.make_reference(mean, root, target)
+    xi = rng.standard_normal((r, p))
+    model = softmax_annealed._model(cov, y)
+    around = softmax_annealed._Around(mean, root, 0.04)
+    chains = hyper_model("softmax", 3, np.array([0, 2, 1, 2, 0]))
+    white = rng.standard_normal((r, 1, 3, 5))
+    chol = np.tile(np.linalg.cholesky(np.exp(-0.5 * np.square(_X - _X.T)) + 0.1 * np.eye(5)), (r, 1, 1, 1))
+    loadings = np.array([[1.1, -0.4], [0.3, 0.9], [-0.6, 1.4]])
+    sampler = pairwise._Sampler(loadings, pairwise._peak(loadings), 0.04)
+    x = rng.standard_normal((r, 3))
+
+    def quartic(at: Array) -> LogDensity:
+        return LogDensity(-0.25 * (at**4).sum(axis=-1), -(at**3))
+
+    moved = hamiltonian_move(rng, x, quartic, np.full(r, 0.04), 25)
+    paths: tuple[tuple[str, Any, Any, Any], ...] = (
+        ("rotations around a Gaussian", xi, *moves.flow_move(rng, xi, target, reference, 0.04, 25)),
+        ("particles", xi, *softmax_annealed._path(rng, model, 0.6, around, xi, 25)),
+        ("rotations around the prior", white, *chains.rotation_move(rng, white, chol, np.full(r, 0.04))),
+        ("margins", xi[:, :2], *sampler.path(rng, xi[:, :2])),
+        ("leapfrog", x, moved.position, moved.acceptance),
+    )
+    for name, before, after, accepted in paths:
+        # errors of energy are a few squares of 0.04, refusals a part of them; a first kick twice as long leaves 0.01
+        yield Compared(1.0 - float(np.mean(accepted)), 0.003, f"{name}: refused of paths", "gibbs", "limit", "share")
+        # a path of length one half to one and a half in unit coordinates changes each by about that, never by less
+        # than a fifth on average
+        far = float(np.abs(np.asarray(after) - before).mean())
+        yield flaws(not 0.15 < far < 2.0, f"{name}: coordinates change by {far:.2f} on average", "gibbs", "paths")
+
+
+# -- what the likelihood does not see ------------------------------------------------------------------------------
+
+
+@check(
+    "identity/mh-softmax/common_shifts",
+    paper=PAPER,
+    question="Has the common shift of the classes the mean and covariance of dense algebra, classes alike or not?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models.hyper_models import HyperModel
+    from gibbs.moves import softmax as moves
+
+    rng = np.random.default_rng(23)
+    every, _ = _classes()
+    for name, cov in (("three classes", every), ("two", every[:2]), ("alike", np.stack([every[0]] * 3))):
+        L, n = cov.shape[:2]
+        f = rng.standard_normal((n + 1, L, n))
+        given: Any = mock.Mock()
+        # no normal, and one at a time: the mean, and the columns of the root
+        given.standard_normal.side_effect = lambda shape, n=n: np.concatenate([np.zeros((1, n)), np.eye(n)]).reshape(
+            shape
+        )
+        inverses = np.linalg.inv(cov)
+        joined = np.linalg.inv(inverses.sum(axis=0))
+        mean = -np.einsum("nm,lmk,rlk->rn", joined, inverses, f)
+        distribution = moves.shift_distribution(cov)
+        results = [("move", moves.draw_shift(given, f, distribution) - f)]
+        alike = name == "alike"
+        model: Any = mock.Mock(n_latents=L, hyper=np.zeros((1 if alike else L, 3)), y=np.zeros(n))
+        chol = np.linalg.cholesky(np.tile(cov, (n + 1, 1, 1, 1)))
+        results.append(("parameters", HyperModel.draw_shift(model, given, chol, f)[:, None] + np.zeros_like(f)))
+        for what, moved in results:
+            same = float(np.abs(moved - moved[:, :1]).max())
+            root = (moved[1:, 0] - mean[1:]).T
+            worst = max(same, own.difference(moved[0, 0], mean[0]), own.difference(root @ root.T, joined))
+            yield Compared(worst, 1e-9, f"{name}, {what}: one shift for all classes, mean and covariance", "gibbs",
+                           "dense algebra")  # fmt: skip
+        weights = joined @ inverses
+        worst = max(own.difference(distribution.weights, weights), own.difference(distribution.cov, joined))
+        yield Compared(worst, 1e-9, f"{name}: weights of the classes", "gibbs", "dense algebra")
+
+
+# -- slices of parameters ------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-logit/slices_of_a_sweep",
+    paper=PAPER,
+    question="Does a sweep slice along each logarithm in turn and once at random, block by block, and count refusals?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import hyper_models
+    from gibbs.moves.hyper import Moved
+
+    y = np.array([0, 2, 1, 2, 0])
+    rows: list[tuple[str, object, object]] = []
+    for learn in (own.FIELDS, ("noise",)):
+        model = hyper_model("softmax", 3, y, shared=False, learn=learn)
+        r, p = 4, len(learn)
+        rng = np.random.default_rng(24)
+        hyper = np.tile(model.hyper, (r, 1, 1))
+        directions: list[Array] = []
+
+        def slice_move(rng: Any, position: Array, direction: Array, function: Any, width: float,
+                       directions: list[Array] = directions) -> Any:  # fmt: skip
+            directions.append(direction.copy())
+            return Moved(position, np.ones(len(position)), np.arange(len(position)) * 10.0 ** len(directions))
+
+        with mock.patch.object(hyper_models, "slice_move", slice_move):
+            result = model.ancillary_move(rng, hyper, rng.standard_normal((r, 3, 1, 5)), np.zeros((r, 5)))
+        each = p + 1 if p > 1 else 1
+        refused = np.array([[k * sum(10.0 ** (b * each + j + 1) for j in range(each)) for b in range(3)]
+                            for k in range(r)])  # fmt: skip
+        rows.append((f"{p} learnt: slices", len(directions), 3 * each))
+        rows.append((f"{p} learnt: refused", result[3].tolist(), refused.tolist()))
+        blocks = [directions[b * each : (b + 1) * each] for b in range(3)]
+        axes = all(np.array_equal(one[j], np.tile(np.eye(p)[j], (r, 1))) for one in blocks for j in range(p))
+        rows.append((f"{p} learnt: axes in turn", axes, True))
+        if p > 1:
+            random = np.array([one[p] for one in blocks])
+            lengths = float(np.abs(np.linalg.norm(random, axis=-1) - 1.0).max())
+            rows.append(("directions at random of length one", lengths < 1e-12, True))
+            rows.append(("directions at random, all others", len(np.unique(random.round(9))), random.size))
+    yield as_documented(rows, "gibbs", "slices")
+
+
+# -- islands and streams -------------------------------------------------------------------------------------------
+
+
+@check(
+    "exactness/gibbs-threshold/resampled_islands",
+    paper="villacampa2017",
+    question="Is Z unbiased where particles know nothing of the labels ahead and are drawn anew again and again?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import sequential
+
+    D, rho = 6, 0.9
+    # equal correlations by one common factor: the orthant is an integral in one variable
+    sign = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    cov = (rho + (1.0 - rho) * np.eye(D)) * sign * sign[:, None]
+    z = np.linspace(-9.0, 9.0, 2001)
+    weight = np.exp(-0.5 * z**2) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
+    at = sign[:, None] * np.sqrt(rho / (1.0 - rho)) * z
+    chol: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+    blind = sequential.Factors.of(chol, np.zeros(D), np.zeros(D))
+    count = 250 if context.quick else 20_000
+    z_values = []
+    for constraints, epsilon, n_classes in ((1, 0.0, 2), (2, 0.2, 3)):
+        inside = ndtr(at).reshape(-1, constraints, z.size).prod(axis=1)
+        truth = float(weight @ ((1.0 - epsilon) * inside + epsilon / n_classes).prod(axis=0))
+        common = sequential.Schedule(blind, constraints, epsilon, n_classes)
+        rng, drawn_anew = np.random.default_rng(25), 0
+        systematic = sequential._systematic
+
+        def counted(rng: np.random.Generator, weights: Array, systematic: Any = systematic) -> Any:
+            nonlocal drawn_anew
+            drawn_anew += 1
+            return systematic(rng, weights)
+
+        with mock.patch.object(sequential, "_systematic", counted):
+            islands = np.exp([sequential._island(rng, common, 6) for _ in range(count)])
+        z_values.append((islands.mean() - truth) / (islands.std(ddof=1) / np.sqrt(count)))
+        yield flaws(drawn_anew < count // 5, f"{constraints} a datum: drawn anew {drawn_anew} times", "gibbs", "runs")
+    yield Tested(
+        np.array(z_values), f"{count} islands of 6; two-sided z, Holm over the run at 1e-4", "gibbs",
+        "quadrature", f"a bias of {6.0 * float(islands.std()) / truth / np.sqrt(count):.0%} would show",
+    )  # fmt: skip
+
+
+@check(
+    "identity/gibbs-logit/ladders",
+    paper="wenzel2019",
+    question="Does a ladder rise from no likelihood to all of it, with a Gaussian for every power between?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import annealed, softmax_annealed
+
+    cov, y = _classes()
+    sign = np.array([1.0, -1.0, 1.0])
+    rows: list[tuple[str, object, object]] = []
+    for name, module, given, gaussians in (
+        ("logit", annealed, (9.0 * cov[0], sign), "references"),
+        ("softmax", softmax_annealed, (16.0 * cov, y), "around"),
+    ):
+        common = module.choose_schedule(np.random.default_rng(26), *given, n_pilot=300)
+        ladder = common.ladder
+        rows += [
+            (f"{name}: ends", (ladder[0], ladder[-1]), (0.0, 1.0)),
+            (f"{name}: powers between", len(ladder) > 3, True),
+            (f"{name}: rising", bool(np.all(np.diff(ladder) > 0.0)), True),
+            (f"{name}: Gaussians", len(getattr(common, gaussians)), len(ladder) - 2),
+        ]
+    yield as_documented(rows, "gibbs", "ladders")
+
+
+@check(
+    "invariance/gibbs-logit/draws_of_a_chain",
+    paper="wenzel2019",
+    question="Are draws of a chain's own stream those that it has alone, however many chains are beside it?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.generators import ChainStreams
+    from gibbs.draws import polya_gamma
+
+    tilt = np.linspace(0.0, 9.0, 70)
+    for b in (1, 2):
+        with mock.patch.object(polya_gamma, "_CHUNK", 150):  # two chains at a time, and then one
+            streams = ChainStreams([np.random.default_rng(k) for k in range(5)])
+            together = polya_gamma.sample_polya_gamma(streams, np.tile(tilt, (5, 1)), b)
+        alone = [
+            polya_gamma.sample_polya_gamma(ChainStreams([np.random.default_rng(k)]), tilt[None], b) for k in range(5)
+        ]
+        worst = float(np.abs(together - np.concatenate(alone)).max())
+        yield Compared(worst, 0.0, f"PG({b}, c): five chains and each alone", "gibbs", "gibbs", "absolute")
