@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,6 +336,33 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         wanted = np.linalg.solve(curvature, -gradient(at))
         apart = float(np.abs(came - wanted).max() / np.abs(wanted).max())
         yield Compared(apart, 1e-5, f"{D} variables: Newton's step", "gibbs", "differences")
+
+        derivatives = box._derivatives
+        limits: list[Array] = []
+
+        def looked(unit: Array, low: Array, high: Array, *at: Array, limits: list[Array] = limits,
+                   derivatives: Any = derivatives) -> Any:  # fmt: skip
+            limits.append(np.stack([low, high]))
+            return derivatives(unit, low, high, *at)
+
+        root = factor + np.diag(rng.uniform(0.5, 2.0, D))
+        counted = mock.Mock(wraps=box._newton_step)
+        with mock.patch.object(box, "_derivatives", looked), mock.patch.object(box, "_newton_step", counted):
+            tilting = box.tilt(root @ root.T, low, high)
+        diagonal = np.diagonal(tilting.factor)
+        own_limits = np.stack([tilting.lower, tilting.upper]) / diagonal
+        unit = np.tril(tilting.factor, -1) / diagonal[:, None]
+        left = derivatives(unit, *own_limits, tilting.saddle, tilting.mean)
+        largest = float(np.abs(np.concatenate([left.grad_mean, left.grad_white])).max())
+        rows: list[tuple[str, object, object]] = [
+            ("points of the search that are of this box", {bool(np.array_equal(one, own_limits)) for one in limits},
+             {True}),
+            # digits double from step to step once one is right
+            ("search ends within a dozen steps", 0 < tilting.n_steps <= 12, True),
+            ("steps", tilting.n_steps, counted.call_count),
+            ("largest entry of the gradient left", tilting.residual, largest),
+        ]  # fmt: skip
+        yield as_documented(rows, "gibbs", "searches")
 
 
 @check(

@@ -274,7 +274,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from gibbs.core.hyperpriors import LogDensity
     from gibbs.evidence import softmax_annealed
-    from gibbs.models import hyper_models, pairwise
+    from gibbs.models import pairwise
     from gibbs.moves import softmax as moves
     from gibbs.moves.hyper import hamiltonian_move
 
