@@ -495,3 +495,31 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ]
         worst = float(np.abs(together - np.concatenate(alone)).max())
         yield Compared(worst, 0.0, f"PG({b}, c): five chains and each alone", "gibbs", "gibbs", "absolute")
+
+
+@check(
+    "identity/gibbs-probit/parameters_beside_noise",
+    paper=PAPER,
+    question="Are parameters moved where only the noise of h lets a covariance be factorised, and refused for the logit?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models.hyper import make_model
+
+    twins = np.array([[-0.5], [-0.5], [0.4], [0.4], [1.0]])
+    y = np.array([0, 0, 1, 1, 1])
+    rows: list[tuple[str, object, object]] = []
+    for likelihood, factorised in (("probit", False), ("logit", True)):
+        model, _ = sampler_by_name(make_model, n_warmup=0)(
+            likelihood, twins, y, 2, 1.5, np.array([1.4]), 0.0, 0.0, None, "full", twins[:1],
+            hyperprior=dict(_LAWS), learn=("variance", "lengthscales"), shared=True, n_steps=3,
+        )  # fmt: skip
+        hyper = np.tile(model.hyper, (6, 1, 1))
+        values = np.tile(np.where(y == 1, 0.8, -0.8), (6, 1, 1, 1))
+        more: dict[str, Any] = {"factorised": True} if factorised else {}
+        moved, _, refused = model._sufficient(
+            {"gradient": np.random.default_rng(27)}, False, hyper, values, 1.0, np.full((6, 1), 0.2), **more
+        )
+        changed = bool(np.all(moved[..., :-1] != hyper[..., :-1]))
+        rows.append((f"{likelihood}: moved, refused", (changed, refused.sum()), (not factorised, 6.0 * factorised)))
+    yield as_documented(rows, "gibbs", "moves")
