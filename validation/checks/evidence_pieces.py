@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     u = np.exp((power - 0.1) * log_lik)
     fraction = float((w @ u) ** 2 / (w @ u**2))
     yield Compared(abs(fraction - 0.9), 1e-9, "nine tenths of the particles' worth are kept", "gibbs", "definition")
+    power = annealed._next_power(1e4 * log_lik, log_weights, 0.1)
+    u = np.exp((power - 0.1) * 1e4 * (log_lik - log_lik.max()))
+    fraction = float((w @ u) ** 2 / (w @ u**2))
+    yield Compared(abs(fraction - 0.9), 1e-9, "so where likelihoods are far apart", "gibbs", "definition")
+    risen = annealed._next_power(1e20 * log_lik, log_weights, 0.1)
+    yield Compared(abs(risen - 0.1 - 1e-6), 1e-12, "a millionth is the least step", "gibbs", "definition", "absolute")
     last = annealed._next_power(1e-3 * log_lik, log_weights, 0.1)
     yield Compared(abs(last - 1.0), 0.0, "a likelihood that hardly differs takes one step", "gibbs", "definition")
 
@@ -261,7 +268,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         counts = np.array([np.bincount(systematic(rng, weights), minlength=40) for _ in range(400)])
         wrong += int(np.any(np.abs(counts - 40.0 * weights) >= 1.0))
         wrong += int(np.abs(counts.mean(axis=0) - 40.0 * weights).max() > 5.0 * 0.5 / np.sqrt(400))
-        wrong += int(systematic(rng, np.array([0.5, 0.5 - 1e-9])).max() > 1)
+        late: Any = SimpleNamespace(
+            random=lambda: 1.0 - 2.0**-53
+        )  # the last position, beyond what rounding left of one
+        wrong += int(systematic(late, np.array([0.5, 0.5 - 1e-9])).max() > 1)
     yield Compared(float(wrong), 0.0, "every particle comes as often as its weight says, up to less than one", "gibbs",
                    "definition", "rules that differ")  # fmt: skip
 

@@ -240,6 +240,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     worst = own.difference(gradient, [own.derivative(height, at) for at in z])
     yield Compared(worst, 1e-8, "its slope, by differences of fourth order", "gibbs", "differences")
 
+    # a shift of all classes, as large as it may be, is not seen
+    f = rng.standard_normal((1, 3, 2))
+    wanted = np.exp(f - f.max()) / np.exp(f - f.max()).sum(axis=1, keepdims=True)
+    for shift in (0.0, 900.0, -900.0):
+        worst = own.difference(moves._softmax(f + shift), wanted)
+        yield Compared(worst, 1e-12, f"class probabilities of values raised by {shift:g}", "gibbs", "definition")
+
     model = softmax_annealed._model(cov, y)
     e = rng.standard_normal((2, 6))
 
@@ -249,6 +256,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     value, gradient = model.log_lik(e, with_gradient=True)
     worst = max(own.difference(value, [score(at) for at in e]), own.difference(model.log_lik(e)[0], value))
+    yield flaws(model.log_lik(e)[1].size, "its slope where nobody asked for it", "gibbs", "entries")
     yield Compared(worst, 1e-10, "log likelihood of differences to the last class", "gibbs", "definition")
     worst = own.difference(gradient, [own.derivative(score, at) for at in e])
     yield Compared(worst, 1e-8, "its slope, by differences of fourth order", "gibbs", "differences")
@@ -523,3 +531,61 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         changed = bool(np.all(moved[..., :-1] != hyper[..., :-1]))
         rows.append((f"{likelihood}: moved, refused", (changed, refused.sum()), (not factorised, 6.0 * factorised)))
     yield as_documented(rows, "gibbs", "moves")
+
+
+@check(
+    "invariance/gibbs-logit/warm_up_of_an_ensemble",
+    paper="wenzel2019",
+    question="Are draws after a warm-up, and thinned ones, those of a run that keeps all?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models.ensemble import sample_ensemble
+
+    K, sign = np.array([[1.5, 0.4], [0.4, 1.1]]), np.array([1.0, -1.0])
+
+    def drawn(n_draws: int, n_warmup: int, thin: int = 1) -> Array:
+        asked = {"n_walkers": 8, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
+        return np.asarray(sample_ensemble(np.random.default_rng(28), K, sign, **asked).draws)
+
+    whole = drawn(30, 0)
+    for name, came, wanted in (
+        ("after a warm-up of ten", drawn(20, 10), whole[10:]),
+        ("every third", drawn(10, 0, 3), whole[2::3]),
+        ("every second after a warm-up of six", drawn(12, 6, 2), whole[7::2]),
+    ):
+        apart = float(np.abs(came - wanted).max()) if came.shape == wanted.shape else np.inf
+        yield Compared(apart, 0.0, name, "gibbs", "gibbs", "absolute")
+
+
+@check(
+    "identity/mh-softmax/shared_parameters",
+    paper=PAPER,
+    question="Are parameters that latents share refused where they are given unequal, whichever they are?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models.hyper import make_model
+
+    inducing = np.stack([_X[:2], _X[1:3], _X[2:4]])
+    fields: dict[str, Any] = {"variance": 1.5, "lengthscales": np.array([1.4]), "noise": 0.05, "jitter": 1e-4,
+                              "Z": inducing[:1].repeat(3, axis=0)}  # fmt: skip
+    unequal: dict[str, Any] = {
+        "variance": np.array([1.5, 1.5, 1.6]), "lengthscales": np.array([[1.4], [1.3], [1.4]]),
+        "noise": np.array([0.05, 0.05, 0.06]), "jitter": np.array([1e-4, 2e-4, 1e-4]), "Z": inducing,
+    }  # fmt: skip
+    rows: list[tuple[str, object, object]] = []
+    for name in ("nothing", *fields):
+        for shared in (True, False):
+            given = fields | ({name: unequal[name]} if name in unequal else {})
+            try:
+                sampler_by_name(make_model, n_warmup=0)(
+                    "softmax", _X, np.array([0, 2, 1, 2, 0]), 3, *given.values(), "fitc", _X[:1],
+                    hyperprior=dict(_LAWS), learn=own.FIELDS, shared=shared,
+                )  # fmt: skip
+                told = "taken"
+            except ValueError as error:
+                told = str(error).split(":")[0]
+            rows.append((f"{name} unequal, {'shared' if shared else 'apart'}", told,
+                         name if shared and name in unequal else "taken"))  # fmt: skip
+    yield as_documented(rows, "gibbs", "requests")
