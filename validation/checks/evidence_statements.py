@@ -429,3 +429,99 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         np.array([z]), "two data, 8 islands of 400; two-sided z, Holm over the run at 1e-4", "gibbs",
         "Sheppard's formula", f"a shift of {6.0 * two.standard_error:.2f} nats would show",
     )  # fmt: skip
+
+
+def _cut_moments(mean: Array, var: Array) -> tuple[Array, Array, Array]:
+    """Probability of a positive value, and mean and second moment of those, of normals."""
+    z = mean / np.sqrt(var)
+    hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
+    first = mean + np.sqrt(var) * hazard
+    return ndtr(z), first, var + mean * first  # E x² = var + mean E x, by parts
+
+
+@check(
+    "identity/gibbs-threshold/factors_of_particles",
+    paper="villacampa2017",
+    question="Do factors match the moments of what labels say, and are labels ahead judged with their own factor out?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import sequential
+
+    rng = np.random.default_rng(18)
+    for constraints, epsilon in ((1, 0.0), (1, 0.2), (2, 0.0), (2, 0.3)):
+        D, n_classes = 4, constraints + 1
+        root = rng.standard_normal((D, D))
+        G = 0.4 * root @ root.T + 0.8 * np.eye(D)
+        chol = np.linalg.cholesky(G)
+        # to the end, and whole: the run itself ends early, and softens factors where labels err
+        with (
+            mock.patch.object(sequential, "_SWEEPS", 400), mock.patch.object(sequential, "_NEAR", 1e-13),
+            mock.patch.object(sequential, "_SOFTER", 1.0),
+        ):  # fmt: skip
+            factors = sequential._factors(chol, constraints, epsilon, n_classes)
+        q = np.linalg.inv(np.linalg.inv(G) + np.diag(factors.precision))
+        mean, var = q @ factors.shift, np.diagonal(q)
+        without = 1.0 / (1.0 / var - factors.precision)
+        at = without * (mean / var - factors.shift)
+        p, first, second = _cut_moments(at, without)
+        right = np.repeat((1.0 - epsilon) * p.reshape(-1, constraints).prod(axis=1), constraints)
+        share = right / (right + epsilon / n_classes)
+        tilted = share * first + (1.0 - share) * at
+        spread = share * second + (1.0 - share) * (without + at**2) - tilted**2
+        gap = float(max(np.abs(tilted - mean).max(), np.abs(spread / var - 1.0).max()))
+        what = f"{constraints} a datum, errors {epsilon:g}"
+        yield Compared(gap, 1e-7, f"{what}: means and variances under the labels and under factors", "gibbs",
+                       "definition", "absolute")  # fmt: skip
+        covariance = factors.chol @ factors.chol.T
+        gap = float(max(np.abs(covariance - q).max(), np.abs(factors.mean - mean).max()))
+        norm = 0.5 * factors.shift @ mean + 0.5 * np.linalg.slogdet(q)[1] - 0.5 * np.linalg.slogdet(G)[1]
+        gap = max(gap, abs(factors.log_norm - float(norm)))
+        yield Compared(gap, 1e-10, f"{what}: q and its norm, by dense inverses", "gibbs", "dense algebra", "absolute")
+        white = rng.standard_normal((D, 3))
+        for start in range(0, D, constraints):
+            before = factors.mean[:start, None] + factors.chol[:start, :start] @ white[:start]
+            wanted = np.zeros(3)
+            for r in range(start, start + constraints):
+                # q without the factor of this margin, given the margins before the datum
+                precision = np.linalg.inv(q) - np.diag(np.eye(D)[r] * factors.precision[r])
+                S = np.linalg.inv(precision)
+                m = S @ (factors.shift * (1.0 - np.eye(D)[r]))
+                gain = np.linalg.solve(S[:start, :start], S[:start, r]) if start else np.zeros(0)
+                given = m[r] + gain @ (before - m[:start, None])
+                wanted += log_ndtr(given / np.sqrt(S[r, r] - gain @ S[:start, r]))
+            gap = float(np.abs(sequential._log_cut(factors, white, start, constraints) - wanted).max())
+            yield Compared(gap, 1e-9, f"{what}: margins from {start} on, given those before", "gibbs", "dense algebra",
+                           "nat")  # fmt: skip
+
+
+@check(
+    "identity/gibbs-logit/point_of_chib",
+    paper="wenzel2019",
+    question="Is the point of Chib's identity, where none is given, the mean of the conditional means of the draws?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.evidence import chib
+
+    rng = np.random.default_rng(19)
+    omega = rng.uniform(0.05, 0.4, (2, 80, 3))
+    sign = np.array([1.0, -1.0, 1.0])
+    root = rng.standard_normal((5, 5))
+    joint = root @ root.T + 0.2 * np.eye(5)
+    K, K_ZZ, K_XZ = joint[:3, :3], joint[3:, 3:], joint[:3, 3:]
+    flat = omega.reshape(-1, 3)
+    f = np.mean([np.linalg.solve(np.linalg.inv(K) + np.diag(w), 0.5 * sign) for w in flat], axis=0)
+    left, right = chib.log_evidence_full(K, sign, omega), chib.log_evidence_full(K, sign, omega, f)
+    yield Compared(abs(left.value - right.value), 1e-10, "the full GP", "gibbs", "dense algebra", "nat")
+    # given u, the data are independent with the variance that u leaves: y/(2ω) is u's observation, of 1/ω more
+    gain = np.linalg.solve(K_ZZ, K_XZ.T).T
+    rest = np.diagonal(K) - np.einsum("nm,nm->n", gain, K_XZ)
+    u = np.mean([
+        np.linalg.solve(np.linalg.inv(K_ZZ) + (gain.T / (rest + 1.0 / w)) @ gain,
+                        gain.T @ (0.5 * sign / w / (rest + 1.0 / w)))
+        for w in flat
+    ], axis=0)  # fmt: skip
+    given = K_ZZ, K_XZ, np.diagonal(K), sign, omega
+    left, right = chib.log_evidence_fitc(*given), chib.log_evidence_fitc(*given, u)
+    yield Compared(abs(left.value - right.value), 1e-10, "FITC", "gibbs", "dense algebra", "nat")

@@ -508,7 +508,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 @check(
     "identity/gibbs-probit/parameters_beside_noise",
     paper=PAPER,
-    question="Are parameters moved where only the noise of h lets a covariance be factorised, and refused for the logit?",
+    question="Are parameters moved where only the noise of h gives a covariance a factor, and refused for the logit?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
