@@ -589,3 +589,28 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             rows.append((f"{name} unequal, {'shared' if shared else 'apart'}", told,
                          name if shared and name in unequal else "taken"))  # fmt: skip
     yield as_documented(rows, "gibbs", "requests")
+
+
+@check(
+    "identity/mh-softmax/drift_of_four",
+    paper=PAPER,
+    question="Is a drift that chains share seen from four chains on, and is what never moves told as settled?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains import warmup
+
+    rows: list[tuple[str, object, object]] = []
+    for r in (2, 3, 4, 5):
+        # a tenth of a deviation from quarter to quarter, by nearly as much in every chain: no chain is far from another
+        watch, each = warmup.Watch(100), 1e-3 * np.arange(r)
+        ended = False
+        for sweep in range(1, 101):
+            swing = 1.0 if sweep % 2 else -1.0
+            ended = watch.add(sweep, {"x": swing + (0.1 + each if sweep > 75 else np.zeros(r))})
+        rows.append((f"{r} chains: ended, agreed", (ended, watch.passed), (True, r < 4)))
+    still = warmup._split_r_hat(np.full((6, 2), 3.0), np.zeros((6, 2)), 25)
+    rows.append(("R-hat of what never moves", still.round(12).tolist(), [1.0, 1.0]))
+    apart = warmup._split_r_hat(np.arange(6.0)[:, None], np.zeros((6, 1)), 25)
+    rows.append(("R-hat of what stands still in places of its own", apart.tolist(), [np.inf]))
+    yield as_documented(rows, "gibbs", "looks")
