@@ -9,12 +9,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from scipy.stats import ttest_1samp
 
 from validation.by_name import sampler_by_name
 from validation.checks import hyper_model as own
@@ -66,6 +68,31 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 except KeyboardInterrupt:
                     written.append(-1)
             rows.append((f"every {every}, stopped at {stop}", written, wanted + [-1] * (stop is not None)))
+        # a clock that ticks when it is read: once when a run begins, once at the end of every sweep
+        seen: list[float] = []
+
+        def note(progress: Any, seen: list[float] = seen) -> None:
+            seen.append(progress.seconds)
+            if len(seen) == 4:
+                raise KeyboardInterrupt
+
+        def timed(path: Path) -> Any:
+            clock: Any = SimpleNamespace(perf_counter=iter(np.arange(50.0, 99.0).tolist()).__next__)
+            with mock.patch.object(chain, "time", clock):
+                return chain.run(
+                    {"x": np.zeros((2, 1))}, step, record, {}, chain.Plan(8, 0), storage=chain.Storage(path),
+                    callback=note,
+                )  # fmt: skip
+
+        path = Path(folder, "timed.npz")
+        try:
+            timed(path)
+        except KeyboardInterrupt:
+            seen.append(-1.0)
+        whole = timed(path)
+        wanted_seconds = [1.0, 2.0, 3.0, 4.0, -1.0, 5.0, 6.0, 7.0, 8.0]
+        rows.append(("seconds after each sweep, of an interrupted run too", seen, wanted_seconds))
+        rows.append(("seconds in all", whole.seconds, 8.0))
     yield as_documented(rows, "gibbs", "sweeps whose end was written")
 
 
@@ -151,6 +178,43 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             why = f"{likelihood}, {'one vector' if shared else 'a vector for each class'}: {wrong} of three"
             yield flaws(wrong, f"{why} (at most as far as a draw of the prior, some drawn in, all inside)", "gibbs",
                         "starts")  # fmt: skip
+
+
+@check(
+    "identity/mh-softmax/rough_starts",
+    paper=PAPER,
+    question="Is a start that is rough drawn in as far as values are many, and a smooth one left where it is?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import softmax, threshold
+    from gibbs.moves import softmax as moves
+
+    cov, y = _classes()
+    target, shift = moves.make_target(cov, y), moves.shift_distribution(cov)
+    p = len(target.factor)
+    rng = np.random.default_rng(31)
+    start = rng.standard_normal((5, 3, 3)) * np.array([0.05, 0.1, 8.0, 20.0, 300.0])[:, None, None]
+    for latent in start:
+        for i, label in enumerate(y):
+            top = int(latent[:, i].argmax())
+            latent[[label, top], i] = latent[[top, label], i]
+    given: Any = SimpleNamespace(chol_cov=np.linalg.cholesky(cov))
+    inverse = np.linalg.inv(cov)
+    with mock.patch.object(softmax, "overdispersed", return_value=start):
+        white = softmax._Softmax(given, target, shift, (), 0, 1).start(np.random.default_rng(1), 5)["white"]
+    with mock.patch.object(threshold, "overdispersed", return_value=start.copy()):
+        made = threshold._Threshold(given, np.asarray(inverse, dtype=np.float64), y, 0.1, ())
+        latent = made.start(np.random.default_rng(1), 5)["auxiliary"]
+    for name, came, plain, depth, size in (
+        ("softmax", white, moves.to_white(start, target), lambda at: 0.5 * np.square(at).sum(axis=1), p),
+        ("threshold", latent, start, lambda at: 0.5 * np.einsum("rli,lij,rlj->r", at, inverse, at), 9),
+    ):  # fmt: skip
+        scale = np.sqrt(np.minimum(1.0, 0.5 * size / depth(plain)))
+        wanted = plain * scale.reshape(-1, *(1,) * (plain.ndim - 1))
+        yield Compared(own.difference(came, wanted), 1e-10, f"{name}: five starts", "gibbs", "definition")
+        rows = [(f"{name}: left where they are, drawn in", bool(scale.max() == 1.0 and scale.min() < 0.1), True)]
+        yield as_documented(rows, "gibbs", "starts")
 
 
 # -- islands that others work --------------------------------------------------------------------------------------
@@ -609,8 +673,134 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             swing = 1.0 if sweep % 2 else -1.0
             ended = watch.add(sweep, {"x": swing + (0.1 + each if sweep > 75 else np.zeros(r))})
         rows.append((f"{r} chains: ended, agreed", (ended, watch.passed), (True, r < 4)))
+    first, second = np.random.default_rng(32).standard_normal((2, 6, 3))
+    t = ttest_1samp(second - first, 0.0).statistic
+    gap = float(np.abs(warmup._drift_t(first, second) - t).max())
+    yield Compared(gap, 1e-12, "Student's t of changes of six chains", "gibbs", "scipy.stats", "absolute")
+    pieces = np.concatenate([first, second])
+    ratio = pieces.var(axis=0, ddof=1) / np.full(3, 0.7)
+    gap = float(np.abs(warmup._split_r_hat(pieces, np.full((12, 3), 0.7), 25) ** 2 - 24.0 / 25.0 - ratio).max())
+    yield Compared(gap, 1e-12, "R-hat of twelve pieces of 25 draws", "gibbs", "definition", "absolute")
     still = warmup._split_r_hat(np.full((6, 2), 3.0), np.zeros((6, 2)), 25)
     rows.append(("R-hat of what never moves", still.round(12).tolist(), [1.0, 1.0]))
     apart = warmup._split_r_hat(np.arange(6.0)[:, None], np.zeros((6, 1)), 25)
     rows.append(("R-hat of what stands still in places of its own", apart.tolist(), [np.inf]))
     yield as_documented(rows, "gibbs", "looks")
+
+
+# -- limits of paths and of searches -------------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-threshold/planes_by_default",
+    paper="villacampa2017",
+    question="Is a path taken back from 101 + 50 n (L - 1) planes on, where nothing else is asked for?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.moves.region import bounce_move
+
+    rng = np.random.default_rng(29)
+    rows: list[tuple[str, object, object]] = []
+    for n, L, most in ((2, 2, 200), (3, 2, 250), (2, 3, 300)):
+        # two data that are nearly one, of labels that differ: a wedge between planes in which a path meets hundreds
+        rho = float(np.cos(np.pi / 450.0))
+        K = np.eye(n)
+        K[:2, :2] = [[1.0, rho], [rho, 1.0]]
+        cov = np.stack([K] * L)
+        y = np.arange(n) % 2
+        apart = np.sqrt(2.0 * (1.0 - rho)) * np.abs(rng.standard_normal((40, n))) * np.where(y == 0, 1.0, -1.0)
+        start = np.zeros((40, L, n))
+        start[:, 0], start[:, 1] = 0.5 * apart, -0.5 * apart
+        start[:, :2] += rng.standard_normal((40, 1, 1))
+        start[:, 2:] = start.min() - 3.0
+        root = np.linalg.cholesky(cov)
+        whole = bounce_move(np.random.default_rng(30), start, cov, root, y, max_events=10**6)
+        usual = bounce_move(np.random.default_rng(30), start, cov, root, y)
+        within = whole.events <= most
+        rows += [
+            (f"{n} data, {L} classes: moved", bool(np.array_equal(usual.moved, whole.moved & within)), True),
+            (f"{n} data, {L} classes: both happen", bool(within.any() and not within.all()), True),
+            (f"{n} data, {L} classes: planes met by those taken back", set(usual.events[~within].tolist()),
+             {most + 1}),
+        ]  # fmt: skip
+    yield as_documented(rows, "gibbs", "paths")
+
+
+@check(
+    "identity/gibbs-pairwise/steps_halved",
+    paper="villacampa2017",
+    question="Is a step to the mode halved as long as the density falls, and the mode found all the same?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import pairwise
+    from gibbs.moves import softmax as moves
+
+    loadings = np.array([[1.1, -0.4], [0.3, 0.9], [-0.6, 1.4]])
+    cov, y = _classes()
+    target = moves.make_target(cov, y)
+
+    def falling(function: Any, points: list[Array]) -> Any:
+        """The same, but for two steps of which it says that they lead down."""
+
+        def told(*given: Any) -> Array:
+            points.append(np.array(given[-1][0]))
+            value = np.asarray(function(*given))
+            return value - 1e9 if len(points) in (2, 3) else value
+
+        return told
+
+    tried: list[Array] = []
+    with mock.patch.object(pairwise, "log_joint", falling(pairwise.log_joint, tried)):
+        peak = pairwise._peak(loadings)
+    mode = peak.mode
+    slope = float(np.abs(pairwise.log_joint_gradient(loadings, mode[None])).max())
+    curved = [
+        own.derivative(lambda at, k=k: float(pairwise.log_joint_gradient(loadings, at[None])[0, k]), mode)
+        for k in range(2)
+    ]
+    pieces = (
+        (peak.R @ peak.R.T, -np.array(curved)), (peak.inverse @ peak.R, np.eye(2)),
+        (peak.turned @ peak.R.T, loadings), (peak.centre, loadings @ mode),
+    )  # fmt: skip
+    worst = max(own.difference(came, wanted) for came, wanted in pieces)
+    yield Compared(worst, 1e-8, "margins: root of the precision at the mode, and what is turned by it", "gibbs",
+                   "differences")  # fmt: skip
+    of_classes: list[Array] = []
+    met: list[Array] = []
+
+    def latent(white: Array) -> Array:
+        met.append(white[0].copy())
+        return target.latent(white)
+
+    slow = SimpleNamespace(
+        factor=target.factor, y=y, basis=target.basis, latent=latent,
+        log_likelihood=falling(target.log_likelihood, of_classes),
+    )  # fmt: skip
+    white, root = moves.laplace(slow)  # type: ignore[arg-type]
+    apart = float(np.abs(met[1] - of_classes[3]).max())
+    yield Compared(apart, 0.0, "classes: goes on from the step that is taken", "gibbs", "gibbs", "absolute")
+    slopes = own.derivative(lambda at: float(target.log_likelihood(at[None])[0] - 0.5 * at @ at), white)
+    for name, points, steepest in (
+        ("margins", tried, slope), ("classes", of_classes, float(np.abs(slopes).max()))
+    ):  # fmt: skip
+        start, whole, half, quarter = points[:4]
+        apart = max(
+            float(np.abs(half - start - 0.5 * (whole - start)).max()),
+            float(np.abs(quarter - start - 0.25 * (whole - start)).max()),
+        )
+        yield Compared(apart, 1e-12, f"{name}: steps that are tried", "gibbs", "definition", "absolute")
+        yield Compared(steepest, 1e-6, f"{name}: slope at the mode", "gibbs", "definition", "absolute")
+    at = np.array([own.derivative(lambda x, k=k: float(_score(target, x)[k]), white) for k in range(len(white))])
+    worst = own.difference(root @ root.T, np.linalg.inv(-at))
+    yield Compared(worst, 1e-6, "classes: inverse of minus the second derivatives", "gibbs", "differences")
+
+
+def _score(target: Any, at: Array) -> Array:
+    """Gradient of log [p(y | f) N(ξ; 0, I)], by the probabilities of the classes."""
+    f = target.latent(at[None])[0]
+    p = np.exp(f - f.max(axis=0))
+    p /= p.sum(axis=0)
+    one_hot = (target.y == np.arange(len(f))[:, None]).astype(np.float64)
+    return np.asarray(target.factor.T @ (target.basis @ (one_hot - p)).ravel() - at)
