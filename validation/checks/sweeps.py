@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -805,56 +804,6 @@ def _score(target: Any, at: Array) -> Array:
     p /= p.sum(axis=0)
     one_hot = (target.y == np.arange(len(f))[:, None]).astype(np.float64)
     return np.asarray(target.factor.T @ (target.basis @ (one_hot - p)).ravel() - at)
-
-
-# -- averages over exact draws -------------------------------------------------------------------------------------
-
-
-@check(
-    "identity/exact-probit/averages_in_parts",
-    paper=PAPER,
-    question="Are probabilities and their errors those of all draws, in however many parts they are worked?",
-    problems=(NO_PROBLEM,),
-)
-def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from gibbs.models import exact_probit
-
-    rng = np.random.default_rng(33)
-    s, t, D = 23, 5, 4
-    white = rng.standard_normal((s, D))
-    x = np.linspace(-12.0, 12.0, 1201)
-    height = np.exp(-0.5 * x**2) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi)
-    for L, unit in ((1, 1.0), (2, 0.0), (2, 1.0), (3, 1.0)):
-        loadings = rng.standard_normal((D, t, L))
-        root = rng.standard_normal((t, L, L))
-        # three classes as independent ones of one variance: then nothing is drawn
-        conditional = rng.uniform(0.3, 2.0, (t, 1, 1)) * np.eye(L) if L == 3 else root @ np.swapaxes(root, 1, 2)
-        means = np.einsum("sd,dtl->stl", white, loadings)
-        if L == 3:
-            gap = means / np.sqrt(conditional[:, :1, 0] + unit)
-            p = np.stack(
-                [np.prod([ndtr(x + (gap[..., c] - gap[..., j])[..., None]) for j in range(3) if j != c], axis=0) @ height
-                 for c in range(3)], axis=-1,
-            )  # fmt: skip
-        else:
-            contrast = np.array([1.0]) if L == 1 else np.array([-1.0, 1.0])
-            var = np.einsum("l,tlk,k->t", contrast, conditional, contrast) + L * unit
-            plus = ndtr(means @ contrast / np.sqrt(var))
-            p = np.stack([1.0 - plus, plus], axis=-1)
-        p /= p.sum(axis=2, keepdims=True)
-        average = p.mean(axis=0)
-        wanted = (average / average.sum(axis=1, keepdims=True), p.std(axis=0, ddof=1) / np.sqrt(s))
-        for name, limits in (("whole", {}), ("in parts", {"_BLOCK": 2, "_DRAWS": 7, "_VALUES": 600})):
-            with ExitStack() as stack:
-                for limit, value in limits.items():
-                    stack.enter_context(mock.patch.object(exact_probit, limit, value))
-                came = exact_probit._probabilities(np.random.default_rng(34), white, loadings, conditional, unit)
-            worst = max(own.difference(left, right) for left, right in zip(came, wanted, strict=False))
-            # of three classes rounding leaves a millionth of a per cent of a deviation to draw
-            limit = 1e-7 if L == 3 else 1e-10
-            yield Compared(worst, limit, f"{L} latents, noise {unit:g}, {name}", "gibbs", "definition", "absolute")
-            yield Compared(own.difference(came[2], np.ones(t)), 1e-10, f"{L} latents, {name}: all of the mass", "gibbs",
-                           "definition", "absolute")  # fmt: skip
 
 
 # -- what is read and what is stated -------------------------------------------------------------------------------
