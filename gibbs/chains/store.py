@@ -16,7 +16,8 @@ _FIRST = 256  # rows asked for at first
 class ThinnedStore:
     """Draws of all chains, every `every`-th of those offered.
 
-    like: one draw, arrays (r, ...); n_draws: how many may be offered; max_kept_bytes: bound on their memory.
+    like: one draw, arrays (r, ...); n_draws: how many may be offered; max_kept_bytes: bound on their memory, in
+    which an even number of draws is held where not all fit.
     Raises ValueError if that is too little for eight draws.
     """
 

@@ -367,7 +367,7 @@ def propose(rng: np.random.Generator, tilting: Tilting, n_draws: int) -> tuple[A
     """
     _count("n_draws", n_draws, 1)
     diagonal = np.diagonal(tilting.factor)
-    unit = np.tril(tilting.factor, -1) / diagonal[:, None]
+    unit = tilting.factor / diagonal[:, None]
     low, high = tilting.lower / diagonal, tilting.upper / diagonal
     white = np.empty((diagonal.size, n_draws))
     log_weight = np.zeros(n_draws)

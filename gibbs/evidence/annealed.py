@@ -285,9 +285,9 @@ def log_evidence(
     """log ∫ N(f; 0, K_XX) Π σ(y_i f_i) df by annealed particles: the full GP.
 
     K_XX (n, n), noise and jitter included; y_sign (n,) of -1, +1. options: n_particles in each of n_islands >= 4
-    islands; n_steps slice moves per power; target_error asked for, in nats. The powers are chosen by a pilot run; while
-    the error is above target_error, the particles are multiplied, max_rounds rounds in all, and only the last round
-    counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
+    islands; n_steps slice moves per power; target_error asked for, in nats. The powers are chosen by a pilot run of
+    half the particles; while the error is above target_error, the particles are multiplied, max_rounds rounds in all,
+    and only the last round counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """

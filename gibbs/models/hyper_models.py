@@ -400,7 +400,6 @@ class HyperModel(NamedTuple):
                 )
                 K = covariance(self.design, hyper)
                 chol = cholesky("K_XX", K, REMEDY)
-                latent = np.empty_like(latent)
                 for k in range(latent.shape[0]):
                     latent[k, 0] = draw_latent(rngs["latent"], K[k, 0], chol[k, 0], self.y_sign, omega[k])
                 extra = {"omega": omega, "taken": taken}

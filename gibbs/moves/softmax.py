@@ -98,7 +98,7 @@ def shift_distribution(cov: Array) -> ShiftDistribution:
     if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):
         weights = np.broadcast_to(np.eye(n) / C, (C, n, n))
         return ShiftDistribution(weights, cov[0] / C, cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
-    joined, weights = cov[0], np.zeros((C, n, n))
+    joined, weights = cov[0], np.empty((C, n, n))
     weights[0] = np.eye(n)
     for c in range(1, C):
         chol = cholesky("sum of K_XX", joined + cov[c], remedy)

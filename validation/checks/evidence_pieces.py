@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     apart = max(float(np.abs(result[0] - centre).max()), float(np.abs(result[1] / spread - 1.0).max()))
     # a rule that only centres proposals: 57 nodes to seven deviations
     yield Compared(apart, 1e-6, "moments under a power of the likelihood, by 24 001 nodes", "gibbs", "definition")
+    # on the wrong side of zero and far out σ(t) is e^t, which moves a normal by its variance
+    far = annealed._tilted(np.array([1.0, -1.0]), 1.0, np.array([-900.0, 900.0]), np.array([1.0, 0.5]))
+    apart = float(np.abs(np.array(far) - [[-899.0, 899.5], [1.0, 0.5]]).max())
+    yield Compared(apart, 1e-6, "moments where the likelihood is below what float64 holds", "gibbs", "its limit")
 
     log_lik, log_weights = -4.0 * rng.random(200), rng.standard_normal(200)
     power = annealed._next_power(log_lik, log_weights, 0.1)
@@ -227,6 +232,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     u = np.exp((power - 0.1) * log_lik)
     fraction = float((w @ u) ** 2 / (w @ u**2))
     yield Compared(abs(fraction - 0.9), 1e-9, "nine tenths of the particles' worth are kept", "gibbs", "definition")
+    power = annealed._next_power(1e4 * log_lik, log_weights, 0.1)
+    u = np.exp((power - 0.1) * 1e4 * (log_lik - log_lik.max()))
+    fraction = float((w @ u) ** 2 / (w @ u**2))
+    yield Compared(abs(fraction - 0.9), 1e-9, "so where likelihoods are far apart", "gibbs", "definition")
+    risen = annealed._next_power(1e20 * log_lik, log_weights, 0.1)
+    yield Compared(abs(risen - 0.1 - 1e-6), 1e-12, "a millionth is the least step", "gibbs", "definition", "absolute")
     last = annealed._next_power(1e-3 * log_lik, log_weights, 0.1)
     yield Compared(abs(last - 1.0), 0.0, "a likelihood that hardly differs takes one step", "gibbs", "definition")
 
@@ -257,7 +268,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         counts = np.array([np.bincount(systematic(rng, weights), minlength=40) for _ in range(400)])
         wrong += int(np.any(np.abs(counts - 40.0 * weights) >= 1.0))
         wrong += int(np.abs(counts.mean(axis=0) - 40.0 * weights).max() > 5.0 * 0.5 / np.sqrt(400))
-        wrong += int(systematic(rng, np.array([0.5, 0.5 - 1e-9])).max() > 1)
+        late: Any = SimpleNamespace(
+            random=lambda: 1.0 - 2.0**-53
+        )  # the last position, beyond what rounding left of one
+        wrong += int(systematic(late, np.array([0.5, 0.5 - 1e-9])).max() > 1)
     yield Compared(float(wrong), 0.0, "every particle comes as often as its weight says, up to less than one", "gibbs",
                    "definition", "rules that differ")  # fmt: skip
 
@@ -344,7 +358,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         )
         outside += int(not np.array_equal(tilting.lower, low[tilting.order]))
         outside += int(not np.array_equal(tilting.upper, high[tilting.order])) + int(tilting.residual > 1e-8)
-        outside += int(log_weight.max() > tilting.log_bound + 1e-9) + int(tilting.mean[-1] != 0.0)
+        outside += int(log_weight.max() > tilting.log_bound + 1e-9)
+        outside += int((tilting.mean[-1], tilting.saddle[-1]) != (0.0, 0.0))  # the last variables are not free
         yield Compared(float(outside), 0.0, f"box {number}: proposals inside, no weight above its bound", "gibbs",
                        "definition", "statements that are wrong")  # fmt: skip
         # ψ at the saddle point is the bound, the least over μ of the largest over w

@@ -43,7 +43,7 @@ def _refused(name: str, function: Callable[..., Any], *given: Any) -> bool:
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.chains.store import ThinnedStore
-    from gibbs.evidence import bridge, softmax_bridge
+    from gibbs.evidence import bridge, fitted, pairwise, softmax_bridge
 
     like = {"latent": np.zeros((2, 5)), "log_joint": np.zeros(2)}  # 96 bytes
     wrong = 0
@@ -63,6 +63,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         given = np.random.default_rng(0), np.stack([K] * 3), y, classes
         wrong += not _refused("latent_values", softmax_bridge.log_evidence, *given)
     yield flaws(wrong, "chains of fewer than 128 draws: refused", "gibbs", "runs")
+    loadings = np.array([[1.0, 0.2]])
+    for n_draws, wanted in ((63, True), (64, False)):
+        inside = np.abs(rng.standard_normal((2, n_draws, 1, 4))) * sign
+        white = rng.standard_normal((2, n_draws, 2))
+        given = np.random.default_rng(0), K[None] + np.eye(4), (sign > 0.0).astype(int), inside
+        wrong = int(_refused("auxiliary", fitted.log_evidence, *given) != wanted)
+        wrong += int(_refused("white", pairwise.log_evidence, np.random.default_rng(0), loadings, white) != wanted)
+        yield flaws(wrong, f"chains of {n_draws} draws: {'refused' if wanted else 'taken'}", "gibbs", "bridges")
 
 
 @check(
