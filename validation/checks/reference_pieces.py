@@ -1,0 +1,401 @@
+"""Pieces of `reference` by their own sentences: stages of algorithms, sizes of changes, limits of searches, few steps.
+
+A run repeats such a piece until it stands still, and hides what one call of it does. So the judge makes one call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _one_latent(kind: str, scale: float = 1.0) -> tuple[Problem, Array, Any, Any]:
+    """A problem of two classes with `scale` times its variance, signs of its labels, and izmailov2016's prior of it."""
+    from reference.izmailov2016 import _prior
+
+    asked = tiny(kind)
+    Z = None if asked.Z is None else asked.Z[0]
+    hyper = _prior.Prior(
+        scale * float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]), float(asked.jitter[0]), Z
+    )
+    return asked, 2.0 * asked.y - 1.0, hyper, _prior.matrices(asked.X, hyper)
+
+
+# -- stages of algorithm 1 ----------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/vi-taylor/shortened_steps",
+    paper="izmailov2016",
+    question="Does a Newton step that would lower log p(u, y) end half-way, and again, at the first point that rises?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016.algorithm1 import taylor_stage_one
+
+    _, y, _, K = _one_latent("logit", 300.0)
+    inverse = np.linalg.inv(K.K_ZZ)
+    kappa = K.K_XZ @ inverse
+
+    def height(u: Array) -> float:
+        return float(log_expit(y * (kappa @ u)).sum() - 0.5 * u @ inverse @ u)
+
+    halvings = []
+    for far in (0.5, 40.0, -60.0):
+        u = far * np.array([1.0, -0.7, 0.4, 0.9])
+        f = kappa @ u
+        rate = expit(y * f) * expit(-y * f)
+        cov = np.linalg.inv(inverse + (kappa.T * rate) @ kappa)
+        whole = cov @ kappa.T @ (rate * f + y * expit(-y * f))
+        count = next(k for k in range(21) if height(u + 0.5**k * (whole - u)) >= height(u))
+        halvings.append(count)
+        end = taylor_stage_one(u, K.K_ZZ, y, *K, 1)
+        for name, found, wanted in (
+            ("mean", end.inducing_mean, u + 0.5**count * (whole - u)), ("covariance", end.inducing_cov, cov),
+            ("xi", end.xi, f),
+        ):  # fmt: skip
+            gap = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+            yield Compared(gap, 1e-7, f"{name} after a step halved {count} times, by dense algebra", "reference",
+                           "definition")  # fmt: skip
+    wrong = halvings[0] != 0 or min(halvings[1:]) == 0
+    yield flaws(wrong, f"starts near and far: halved {halvings} times", "reference", "starts")
+
+
+@check(
+    "identity/vi-jj-hybrid/second_stage",
+    paper="izmailov2016",
+    question="Are parameters and xi of a second stage those of the bound that it states, and is xi held where asked?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016 import _prior
+    from reference.izmailov2016.algorithm1 import vi_jj_stage_two
+    from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound
+
+    asked, y, hyper, K = _one_latent("logit")
+    xi = np.linspace(0.3, 2.0, asked.n)
+    start = jj_collapsed_bound(xi, y, *K)
+    rows: list[tuple[str, object, object]] = []
+    for joint in (False, True):
+        for learn in ((), ("variance",), ("lengthscales", "noise")):
+            for most in (1, 4):
+                end = vi_jj_stage_two(asked.X, y, hyper, xi, learn, most, joint)
+                there = jj_collapsed_bound(end.xi, y, *_prior.matrices(asked.X, end.hyper))
+                searched = joint or bool(learn)
+                moves = most > 1 and searched
+                what = f"joint {joint}, {learn}, {most} evaluations: "
+                rows += [
+                    (what + "the bound is that there", abs(end.bound - there) <= 1e-12 * abs(there), True),
+                    (what + "the bound has risen", bool(end.bound > start), moves),
+                    (what + "xi has moved", not np.array_equal(end.xi, xi), joint and moves),
+                    (what + "evaluations", end.evaluations, most if searched else 1),
+                ]
+                for name in ("variance", "lengthscales", "noise"):
+                    moved = not np.array_equal(getattr(end.hyper, name), getattr(hyper, name))
+                    rows.append((what + f"{name} has moved", moved, moves and name in learn))
+    yield as_documented(rows, "reference", "statements")
+
+
+# -- derivatives of the kernel, one parameter at a time -----------------------------------------------------------
+
+
+def _kernel(A: Array, B: Array, variance: float, lengthscales: Array) -> Array:
+    return variance * np.exp(-0.5 * np.square((A[:, None] - B[None]) / lengthscales).sum(axis=2))
+
+
+@check(
+    "derivative/x-gpc/each_parameter",
+    paper="wenzel2019",
+    question="Is what each parameter of the prior moves the difference of its matrices, and zero in the full model?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._learning import FIELDS, Hyper, each_parameter
+
+    asked = tiny("logit")
+    assert asked.Z is not None
+    step = 1e-5
+    for Z in (asked.Z[0], None):
+        hyper = Hyper(1.7, asked.lengthscales[0], 0.2, 2e-3, Z)
+        support = asked.X if Z is None else Z
+        told: list[tuple[Array, Array, Array]] = []
+
+        def take(*given: Array, told: list[tuple[Array, Array, Array]] = told) -> float:
+            told.append((given[0].copy(), given[1].copy(), given[2].copy()))
+            return float(len(told) - 1)
+
+        order = each_parameter(take, support, asked.X, hyper, FIELDS)
+        worst, rows = 0.0, []
+        for field in FIELDS if Z is not None else FIELDS[:3]:
+            old = np.asarray(getattr(hyper, field), dtype=float)
+            for at in np.ndindex(old.shape):
+                ends = []
+                for sign in (1.0, -1.0):
+                    new = old.copy()
+                    new[at] += sign * step
+                    there = hyper._replace(**{field: new})
+                    points = asked.X if there.Z is None else there.Z
+                    K = _kernel(points, points, float(there.variance), there.lengthscales)
+                    if there.Z is None:
+                        # the noise stands on the diagonal of K_XX; what else is made of it is nobody's matter here
+                        zero = np.zeros((asked.n, asked.n))
+                        ends.append((K + float(there.noise) * np.eye(asked.n), zero, np.zeros(asked.n)))
+                    else:
+                        cross = _kernel(asked.X, points, float(there.variance), there.lengthscales)
+                        ends.append((K, cross, np.full(asked.n, float(there.variance + there.noise))))
+                found = told[int(np.asarray(order[field])[at])]
+                for mine, high, low in zip(found, *ends, strict=True):
+                    worst = max(worst, float(np.abs(mine - (high - low) / (2.0 * step)).max()))
+                rows.append(f"{field}{list(at)}")
+        why = f"{'full' if Z is None else 'sparse'}: {len(rows)} parameters, steps of {step:g} of matrices of size 1"
+        yield Compared(worst, 1e-8, why, "reference", "differences", "largest difference")
+        yield flaws(abs(len(told) - len(rows)) + ("Z" in order) * (Z is None), f"{why}: each once", "reference",
+                    "derivatives")  # fmt: skip
+
+
+# -- sizes of changes ---------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/ep/largest_changes",
+    paper="villacampa2017",
+    question="Is the change from one answer to another the largest relative to the first, named, and none of a zero?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._neighbours import Answer, largest_change
+
+    def answers(values: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+        return {name: Answer(np.asarray(value[0], dtype=float), *value[1:]) for name, value in values.items()}
+
+    rows: list[tuple[str, object, object]] = []
+    for what, here, there, wanted in (
+        ("one that stays zero", {"zero": ([0.0, 0.0],), "b": ([4.0],)}, {"zero": ([0.0, 0.0],), "b": ([4.5],)},
+         (0.125, "b")),
+        ("one that leaves zero", {"zero": ([0.0],), "b": ([4.0],)}, {"zero": ([1e-9],), "b": ([8.0],)},
+         (np.inf, "zero")),
+        ("a move of one", {"a": ([8.0, 1.0],)}, {"a": ([7.0, 1.0],)}, (0.125, "a")),
+        ("no move", {"a": ([8.0],), "b": (3.0,)}, {"a": ([8.0],), "b": (3.0,)}, (0.0, "")),
+        ("twice and half", {"a": ([1.0],), "b": ([2.0],)}, {"a": ([2.0],), "b": ([1.0],)}, (1.0, "a")),
+        ("a floor of sixteen", {"a": ([0.5, 0.0], 16.0)}, {"a": ([2.5, 0.0],)}, (0.125, "a")),
+        ("a share of ten", {"a": ([2.0], 0.0, 10.0), "b": ([2.0],)}, {"a": ([4.0],), "b": ([2.5],)}, (0.25, "b")),
+        ("the larger last", {"a": ([1.0],), "b": ([1.0],)}, {"a": ([1.25],), "b": ([1.5],)}, (0.5, "b")),
+        ("no entries", {"a": (np.zeros(0),), "b": ([1.0],)}, {"a": (np.zeros(0),), "b": ([1.5],)}, (0.5, "b")),
+    ):  # fmt: skip
+        rows.append((what, largest_change(answers(here), answers(there)), wanted))  # type: ignore[arg-type]
+    lost = largest_change(answers({"a": ([1.0],), "b": ([1.0],)}), answers({"a": ([np.nan],), "b": ([1.0],)}))
+    rows.append(("a number that is lost counts as the largest", (bool(np.isnan(lost[0])), lost[1]), (True, "a")))
+    yield as_documented(rows, "reference", "changes")
+
+
+@check(
+    "identity/arpep/another_maximum",
+    paper="villacampa2020",
+    question="Is a second maximum told with both values and its change relative to the fit, and one that is none not?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._gaussians import Gaussians
+    from reference.common._neighbours import Answer
+    from reference.villacampa2020 import fit_energies
+
+    K = np.array([np.diag([1.0, 2.0, 3.0]), np.diag([0.5, 1.0, 2.0])])
+    fit: Any = SimpleNamespace(prior="the prior", posterior=Gaussians(np.ones((2, 3)), 1.5 * K), value=-7.25)
+    data: Any = SimpleNamespace(X=None, form="printed")
+    data._replace = lambda **changes: SimpleNamespace(**{**vars(data), **changes})
+    asked: Any = SimpleNamespace(tolerance=1e-10)
+    rows: list[tuple[str, object, object]] = []
+    for size, converged in ((4.0, True), (0.25, True), (1.0 + 1e-12, True), (4.0, False)):
+        starts: list[Any] = []
+        forms: list[str] = []
+
+        def search(objective: Any, K_ZZ: Any, start: Any, most: int, told: Any, starts: Any = starts) -> str:
+            starts.append(start)
+            return "the end of L-BFGS"
+
+        def again(there: Any, prior: Any, start: Any, options: Any, size: float = size, converged: bool = converged,
+                  forms: Any = forms) -> Any:  # fmt: skip
+            forms.extend((there.form, prior, start, options is asked))
+            return SimpleNamespace(converged=converged, value=-3.5, posterior=size)
+
+        def answer(data: Any, there: Any, q: Any, units: Any) -> dict[str, Any]:
+            return {"energy": Answer(np.array([2.0 * (q if isinstance(q, float) else 1.0)]))}
+
+        with (
+            mock.patch.object(fit_energies, "prior_matrices", return_value=SimpleNamespace(K_ZZ=K)),
+            mock.patch.object(fit_energies, "quasi_newton", search),
+            mock.patch.object(fit_energies, "_ascend", again),
+            mock.patch.object(fit_energies, "_answer", answer),
+        ):
+            told = fit_energies._another_optimum(data, fit, asked)
+        what = f"an answer {size:g} times as large, converged {converged}"
+        if converged and abs(size - 1.0) > 1e-6:
+            parts = ("-7.25 by natural", "-3.5 by L-BFGS", f"energy changes by {abs(size - 1.0):.1e}")
+            rows += [(f"{what}: {part}", part in told, True) for part in parts]
+        else:
+            rows.append((what, told, ""))
+        from_prior = all(np.array_equal(start.cov, K) and not start.mean.any() for start in starts)
+        rows.append((f"{what}: from the prior", from_prior and len(starts) == 1, True))
+        rows.append((f"{what}: then steps", forms, ["projected", "the prior", "the end of L-BFGS", True]))
+    yield as_documented(rows, "reference", "statements")
+
+
+# -- sweeps that do not fall --------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/ep/sweeps_that_stood_still",
+    paper="villacampa2017",
+    question="Do sweeps whose residuals stood still state a distance again as soon as they fall?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._sweeps import Sweeps
+
+    damping, factor = 0.5, 0.9
+    for still in (60, 75):
+        sweeps = Sweeps(damping, 1e-12)
+        x, move = np.zeros(3), np.array([1.0, -0.5, 0.25])
+        for residual in [1.0] * still + [0.9 * 0.5**k for k in range(8)]:
+            x, move = x + move, factor * move
+            back = sweeps.see((x,), residual, 0)
+            x = x if back is None else back[0]
+            sweeps.propose((x,))  # whatever it is, nobody follows it
+        # halved eight times in a row, of moves that fall by a tenth
+        wanted = residual * damping * factor / (1.0 - factor)
+        yield Compared(abs(sweeps.distance / wanted - 1.0), 1e-6, f"{still} residuals of one size, then eight halved",
+                       "reference", "definition")  # fmt: skip
+
+
+# -- few steps, and limits of searches ----------------------------------------------------------------------------
+
+
+@check(
+    "identity/svi/one_step",
+    paper="izmailov2016",
+    question="Has a run of one step no change from an earlier one to state, and that of two that of its last step?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016.fit import fit_svi_batches
+
+    asked, y, hyper, _ = _one_latent("logit")
+    ends = [fit_svi_batches(asked.X, y, hyper, batches=[[0, 3, 5], [1, 6], [2, 7]][:steps]) for steps in (1, 2, 3)]
+    yield flaws(ends[0].residual != np.inf, "after one step: infinite", "reference", "statements")
+    for old, new in itertools.pairwise(ends):
+        wanted = max(
+            float(np.abs(a - b).max() / np.abs(a).max())
+            for a, b in ((new.inducing_mean, old.inducing_mean), (new.inducing_cov, old.inducing_cov))
+        )
+        yield Compared(abs(new.residual / wanted - 1.0), 1e-9, f"{new.iterations} steps, from a run of one less",
+                       "reference", "a shorter run")  # fmt: skip
+
+
+@check(
+    "identity/x-gpc/sweeps_of_centres",
+    paper="wenzel2019",
+    question="Do sweeps of Lloyd's algorithm end where no row changes its centre, and with as many as are allowed?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.wenzel2019 import experiments as place
+
+    X = np.concatenate([np.linspace(0.0, 1.0, 8), [3.0, 3.5, 4.2, 9.0]])[:, None]
+    ends: list[Array] = []
+    looks: list[int] = []
+    for most in (0, 1, 2, 3, 200):
+        with mock.patch.object(place, "_squared_distances", side_effect=place._squared_distances) as seen:
+            ends.append(place.kmeanspp_inducing_points(np.random.default_rng(2), X, 4, most)[:, 0])
+        looks.append(seen.call_count - 3)  # three of the seeding
+    # by hand: rows go to the nearest centre, centres to the means of their rows
+    Z, owner = ends[0], np.full(len(X), -1)
+    wanted, count = [Z], 0
+    while True:
+        count += 1
+        closest = np.abs(X - Z).argmin(axis=1)
+        if np.array_equal(closest, owner):
+            break
+        owner = closest
+        Z = np.array([X[owner == p].mean() if (owner == p).any() else Z[p] for p in range(4)])
+        wanted.append(Z)
+    rows: list[tuple[str, object, object]] = [
+        (f"{most} sweeps: looked at distances", look, min(most, count))
+        for most, look in zip((0, 1, 2, 3, 200), looks, strict=True)
+    ]
+    rows.append(("sweeps until none changes", count > 3, True))
+    yield as_documented(rows, "reference", "sweeps")
+    gap = max(
+        float(np.abs(end - wanted[min(most, len(wanted) - 1)]).max())
+        for most, end in zip((0, 1, 2, 3, 200), ends, strict=True)
+    )
+    yield Compared(gap, 1e-12, "centres are means of their rows after each sweep", "reference", "definition",
+                   "largest difference")  # fmt: skip
+
+
+class _AskedError(Exception):
+    """A search was asked for; nobody makes it."""
+
+
+def _limits(method: str, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options that SciPy's search would be given."""
+    from reference.common import _search
+    from validation.solve import solve
+
+    found: dict[str, Any] = {}
+
+    def taken(*_: Any, options: dict[str, Any], **__: Any) -> None:
+        found.update(options)
+        raise _AskedError
+
+    with mock.patch.object(_search, "minimize", taken), suppress(_AskedError):
+        solve("reference", method, tiny(kind), **options)
+    return found
+
+
+# method, problem, what asks for a search, the option that says how long, iterations where it does not
+_SEARCHES: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
+    ("svgpc", "probit", {}, "", 200),
+    ("epgpc", "probit", {}, "", 200),
+    ("x-gpc", "logit", {}, "learning_iterations", 200),
+    ("laplace-binary", "logit full", {}, "learning_iterations", 200),
+    ("svi", "logit", {}, "max_iterations", 10_000),
+    ("vi-jj-full", "logit", {}, "max_iterations", 10_000),
+    ("ep", "threshold", {"optimizer": "lbfgs"}, "n_steps", 200),
+    ("pep", "threshold errors", {"optimizer": "lbfgs"}, "n_steps", 200),
+    ("gfitc", "threshold", {}, "n_steps", 200),
+    ("arpep", "threshold errors", {"optimizer": "lbfgs", "tolerance": 0.1}, "n_steps", 200),
+    ("bb-alpha", "threshold errors", {"tolerance": 0.1}, "n_steps", 200),
+    ("vi-robust", "threshold errors", {"optimizer": "lbfgs"}, "n_steps", 200),
+    ("label-regression", "threshold errors", {}, "n_steps", 200),
+)
+
+
+@check(
+    "identity/ep/iterations_of_searches",
+    paper="villacampa2017",
+    question="Do searches of all methods end after the iterations that are asked for, and as many where nobody asks?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    rows: list[tuple[str, object, object]] = []
+    for method, kind, more, name, default in _SEARCHES:
+        given = {"learn": ("variance",), **more}
+        found = [_limits(method, kind, given)]
+        if name:
+            found.append(_limits(method, kind, given | {name: 7}))
+        rows.append((method, [each["maxiter"] for each in found], [default, 7][: len(found)]))
+    yield as_documented(rows, "reference", "limits")
