@@ -314,7 +314,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.wenzel2019 import experiments as place
 
-    X = np.concatenate([np.linspace(0.0, 1.0, 8), [3.0, 3.5, 4.2, 9.0]])[:, None]
+    X = np.arange(30.0)[:, None] ** 1.5
     ends: list[Array] = []
     looks: list[int] = []
     for most in (0, 1, 2, 3, 200):
