@@ -399,3 +399,54 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             found.append(_limits(method, kind, given | {name: 7}))
         rows.append((method, [each["maxiter"] for each in found], [default, 7][: len(found)]))
     yield as_documented(rows, "reference", "limits")
+
+
+# -- what is left of an iteration ---------------------------------------------------------------------------------
+
+
+@check(
+    "identity/x-gpc/what_arrival_states",
+    paper="wenzel2019",
+    question="Is the distance to a fixed point that of the slowest of the last five ratios, held where rounding rules?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._iteration import Arrival
+
+    def after(changes: Iterable[float]) -> float:
+        arrival = Arrival(1e-10)
+        for each in changes:
+            arrival.see(each)
+        return arrival.residual
+
+    inf = np.inf
+    half, tenth = [0.5**k for k in range(20)], [0.9**k for k in range(20)]
+    slow = [1.0, 0.99, *(0.99 * 0.6**k for k in range(1, 8))]
+    small = [1e-7 * 0.5**k for k in range(8)]  # the last is 8e-10: what comes after is held
+    rows: list[tuple[str, float, float]] = [
+        ("one change", after([1e-3]), inf),
+        ("two", after([1e-3, 1e-4]), inf),
+        ("a change of zero", after([1e-3, 0.0]), 0.0),
+        ("halved", after(half), half[-1]),
+        ("less by a tenth", after(tenth), 9.0 * tenth[-1]),
+        ("equal", after([1e-3] * 9), inf),
+        ("growing", after([1e-3, 2e-3, 3e-3]), inf),
+        ("a slow ratio, five back", after(slow[:6]), 99.0 * slow[5]),
+        ("a slow ratio, six back", after(slow[:7]), 1.5 * slow[6]),
+        ("equal after it has fallen: the ratio is held", after([*slow[:8], slow[7]]), 1.5 * slow[7]),
+        ("below 1e-9 the ratio is held", after([*small, 0.9 * small[-1]]), 0.9 * small[-1]),
+        ("above 1e-9 it is not", after([*(10.0 * each for each in small), 9.0 * small[-1]]), 9.0 * 9.0 * small[-1]),
+        ("there at once: three below 1e-14", after([5e-15, 9e-15, 5e-15]), 5e-15),
+        ("two below 1e-14, one above", after([2e-14, 5e-15, 9e-15]), 9e-15),
+        ("one far above, then two equal below 1e-14", after([1e-9, 5e-15, 5e-15]), inf),
+        ("three equal below 1e-12, nothing known before", after([5e-13, 5e-13, 5e-13]), 5e-13),
+        ("three about 1e-12", after([2e-12, 5e-13, 5e-13]), inf),
+        ("three equal below 1e-12, a ratio known", after([*tenth[:6], *[5e-13] * 3]), 9.0 * 5e-13),
+        ("falling after a zero", after([1e-3, 0.0, 1e-4, 5e-5]), 5e-5),
+    ]
+    wrong = [
+        f"{what}: {found:.6g}, expected {wanted:.6g}"
+        for what, found, wanted in rows
+        if found != wanted and not abs(found - wanted) <= 1e-9 * wanted
+    ]
+    yield flaws(len(wrong), "; ".join(wrong) or f"{len(rows)} sequences of changes, by hand", "reference", "distances")
