@@ -6,7 +6,7 @@ A run repeats such a piece until it stands still, and hides what one call of it 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, softmax
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
@@ -450,3 +450,145 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         if found != wanted and not (np.isfinite(wanted) and abs(found - wanted) <= 1e-9 * wanted)
     ]
     yield flaws(len(wrong), "; ".join(wrong) or f"{len(rows)} sequences of changes, by hand", "reference", "distances")
+
+
+# -- Newton's method from zero ------------------------------------------------------------------------------------
+
+
+def _softmax_terms(f: Array, y: Array, n: int, C: int) -> tuple[float, Array, Array]:
+    """log p(y|f), its derivative and -∂², class-major."""
+    table = f.reshape(C, n)
+    p = softmax(table, axis=0)
+    own = np.arange(C)[:, None] == y
+    W = np.zeros((C, n, C, n))
+    for i in range(n):
+        W[:, i, :, i] = np.diag(p[:, i]) - np.outer(p[:, i], p[:, i])
+    return float(np.log(p[own]).sum()), (own - p).ravel(), W.reshape(C * n, C * n)
+
+
+def _signed_terms(f: Array, y: Array) -> tuple[float, Array, Array]:
+    """The same of log σ(yf)."""
+    return float(log_expit(y * f).sum()), y * expit(-y * f), np.diag(expit(f) * expit(-f))
+
+
+def _newton(terms: Callable[[Array], tuple[float, Array, Array]], K: Array, steps: int) -> tuple[Array, float]:
+    """f after so many whole steps from zero, none of which lowers log p(y, f), and the next one's size; dense."""
+    inverse, f = np.linalg.inv(K), np.zeros(len(K))
+    heights = []
+    for _ in range(steps + 1):
+        value, slope, W = terms(f)
+        heights.append(value - 0.5 * float(f @ inverse @ f))
+        before, f = f, np.asarray(np.linalg.solve(inverse + W, W @ f + slope))
+    if not (np.diff(heights) > 0.0).all():
+        raise RuntimeError(f"heights: found {heights}, expected steps that rise")
+    return before, float(np.abs(f - before).max())
+
+
+@check(
+    "identity/laplace/first_steps",
+    paper="riihimaki2013",
+    question="Are the first steps of Newton's method those from zero, and is what is stated of them theirs?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.laplace_binary import laplace_mode as binary
+    from reference.riihimaki2013.laplace import _laplace_mode
+    from reference.villacampa2020.laplace_sparse import laplace_mode as sparse
+
+    rng = np.random.default_rng(17)
+    n, C = 7, 3
+    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    X = rng.standard_normal((n, 1))
+    correlation = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(n)
+    for scale in (1.0, 30.0):
+        K = scale * correlation
+        blocks = np.kron(np.diag([1.0, 0.7, 1.6]), K)
+        for steps in (1, 2):
+            several = _newton(lambda f: _softmax_terms(f, y, n, C), blocks, steps)
+            two = _newton(lambda f: _signed_terms(f, signs), K, steps)
+            stacked, table = _laplace_mode(blocks, y, 1e-14, steps), sparse(blocks, y, C, 1e-14, steps)
+            single = binary(K, signs, "logit", 1e-14, steps)
+            for name, found, end, (f, size) in (
+                ("laplace", stacked.mode, stacked, several),
+                ("laplace-sparse", table.latent_values.T.ravel(), table, several),
+                ("laplace-binary", single.f, single, two),
+            ):
+                gap = float(np.abs(found - f).max() / np.abs(f).max())
+                why = f"{name}, variances times {scale:g}: after {steps} steps from zero, dense"
+                yield Compared(gap, 1e-9, why, "reference", "definition")
+                wrong = end.converged or end.iterations != steps
+                if name == "laplace-binary":
+                    wrong |= abs(end.residual - size / max(1.0, np.abs(f).max())) > 1e-6 * end.residual
+                    wrong |= len(end.trace) != steps + 1
+                yield flaws(wrong, f"{name}: what it states of {steps} steps", "reference", "statements")
+
+
+# -- no gradient where there is no distribution -------------------------------------------------------------------
+
+
+@check(
+    "identity/pep/without_gradient",
+    paper="villacampa2020",
+    question="Is there no gradient of log Z where one cavity of many is no distribution, by either rule and form?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.common._training import State
+    from reference.villacampa2020.fit_pep import PEP
+    from reference.villacampa2020.hyper import prior_matrices
+    from reference.villacampa2020.posterior import Coefficients
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    K = prior_matrices(asked.X, prior)
+    rows: list[tuple[str, object, object]] = []
+    for form in ("printed", "projected"):
+        pep = PEP(asked.y, asked.epsilon, 0.7, 0.5, form)
+        q = pep.posterior(Coefficients(np.full((asked.n, 3), 0.1), np.full((asked.n, 3), 0.05)), K)
+        for bad in (False, True):
+            precision = np.full((asked.n, 3), 0.1)
+            if bad:
+                precision[3, 1] = 1e7  # more than q knows of that projection: without it none is left
+            state = State(Coefficients(precision, np.full((asked.n, 3), 0.05)), q, prior, K)
+            for exact in (False, True):
+                found = pep.gradients(asked.X, state, None, exact, ("variance",))
+                rows.append((f"{form}, exact {exact}, one of 24 improper {bad}: none", found is None, bad))
+    yield as_documented(rows, "reference", "answers")
+
+
+# -- mini-batches of the full model -------------------------------------------------------------------------------
+
+
+@check(
+    "derivative/svi/batches_of_the_full_model",
+    paper="izmailov2016",
+    question="Is the gradient of a mini-batch the difference of its estimate of the bound, full and sparse?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016.svi import Parameters, as_vector, batch_bound, batch_gradient, from_vector
+
+    learn, step = ("variance", "lengthscales", "noise"), 1e-5
+    rng = np.random.default_rng(29)
+    for kind in ("logit full", "logit"):
+        asked, y, hyper, K = _one_latent(kind)
+        m = len(K.K_ZZ)
+        L = np.linalg.cholesky(0.5 * K.K_ZZ) + 0.05 * np.tril(rng.standard_normal((m, m)))
+        first = Parameters(0.4 * rng.standard_normal(m), L, hyper)
+        there = as_vector(first, learn)
+        for listed in ((0, 3, 3, 5), (6,), tuple(range(asked.n))):
+            batch = np.array(listed)
+            found = batch_gradient(first, asked.X, y, batch, learn)
+            wanted = np.empty_like(there)
+            for j in range(len(there)):
+                ends = []
+                for sign in (1.0, -1.0):
+                    moved = there.copy()
+                    moved[j] += sign * step
+                    ends.append(batch_bound(from_vector(moved, first, learn), asked.X, y, batch))
+                wanted[j] = (ends[0] - ends[1]) / (2.0 * step)
+            gap = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+            yield Compared(gap, 1e-6, f"{kind}, rows {listed}: {len(there)} numbers, steps of {step:g}", "reference",
+                           "differences")  # fmt: skip
