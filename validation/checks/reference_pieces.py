@@ -592,3 +592,162 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             gap = float(np.abs(found - wanted).max() / np.abs(wanted).max())
             yield Compared(gap, 1e-6, f"{kind}, rows {listed}: {len(there)} numbers, steps of {step:g}", "reference",
                            "differences")  # fmt: skip
+
+
+# -- loops of two classes -----------------------------------------------------------------------------------------
+
+
+def _binary(kind: str) -> Any:
+    """What fits of wenzel2019 are given."""
+    from reference.wenzel2019 import _prior
+
+    asked = tiny(kind)
+    return _prior.checked(
+        asked.X, 2.0 * asked.y - 1.0, float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]),
+        float(asked.jitter[0]), None if asked.Z is None else asked.Z[0],
+    )  # fmt: skip
+
+
+@check(
+    "identity/svgpc/steps_that_do_not_rise",
+    paper="wenzel2019",
+    question="Is a step halved to a millionth while the bound falls, and a run that no length helps not converged?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.wenzel2019 import fit_svgpc
+
+    given = _binary("probit")
+    rows: list[tuple[str, object, object]] = []
+    healthy = fit_svgpc.natural_gradient_step
+    for falls, ended in ((0, False), (3, False), (19, False), (60, True)):
+        values = [0.0, *[-1.0] * falls, *np.arange(1.0, 100.0)]
+        rates: list[float] = []
+
+        def step(*given: Any, rates: list[float] = rates) -> Any:
+            rates.append(float(given[-1]))
+            return healthy(*given)
+
+        for moved, steps in ((0.0, 1), (1.0, 1 if ended else 4)):  # as if it had arrived, and as if it never would
+            with (
+                mock.patch.object(fit_svgpc, "svgpc_bound", mock.Mock(side_effect=values)),
+                mock.patch.object(fit_svgpc, "natural_gradient_step", step),
+                mock.patch.object(fit_svgpc, "change", return_value=moved),
+            ):
+                end = fit_svgpc._ascend(given, 1e-300, 4, None)
+            what = f"a bound that falls {falls} times, moves of {moved:g}: "
+            rows += [
+                (what + "converged", end.converged, moved == 0.0 and not ended),
+                (what + "steps", (end.iterations, len(end.trace)), (steps, steps)),
+            ]
+        tried = [0.5**k for k in range(min(falls, 20) + 1)]
+        rows.append((f"rates until a bound rises that falls {falls} times", rates[: len(tried)], tried))
+    yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/epgpc/whole_steps",
+    paper="wenzel2019",
+    question="Is the distance of damped sweeps measured by whole ones, and does a run whose labels cancel arrive?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.wenzel2019 import fit_epgpc
+    from reference.wenzel2019.fit_svgpc import fit_svgpc
+
+    given = _binary("probit")
+    for damping in (1.0, 0.4):
+        seen: list[float] = []
+        states: list[Any] = []
+
+        class Told(fit_epgpc.Arrival):
+            def see(self, moved: float, seen: list[float] = seen) -> None:
+                seen.append(moved)
+                super().see(moved)
+
+        def tell(state: Any, states: list[Any] = states) -> None:
+            states.append(state.sites)
+
+        with mock.patch.object(fit_epgpc, "Arrival", Told):
+            fit_epgpc._propagate(given, 1e-10, 4, damping, None, tell)
+        wanted = [1.0 / damping]  # from zero
+        wanted += [
+            max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(new, old, strict=True)) / damping
+            for old, new in itertools.pairwise(states)
+        ]
+        gap = float(np.abs(np.array(seen) / np.array(wanted) - 1.0).max())
+        yield Compared(gap, 1e-12, f"damping {damping:g}: four sweeps", "reference", "definition")
+
+    # each input twice, with either label: the mean of q is zero, and its digits are those of rounding
+    X = np.array([0.3, -1.1, 0.9, 1.7, -0.4])[:, None]
+    both, y = np.vstack([X, X[[2, 0, 4, 1, 3]]]), np.repeat([1.0, -1.0], 5)
+    end = fit_svgpc(both, y, 1.7, [0.8], 0.2, 1e-3, np.array([[-1.0], [0.1], [1.3]]))
+    largest = float(np.abs(end.inducing_mean).max())
+    yield flaws(not end.converged or largest > 1e-12, f"labels that cancel: converged {end.converged}", "reference",
+                "runs")  # fmt: skip
+
+
+@check(
+    "identity/x-gpc-svi/plans",
+    paper="wenzel2019",
+    question="Are batches drawn as many and as large as documented where nobody says, and at most all data?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._batches import ascending_batches
+    from reference.common.options import options_of
+    from reference.izmailov2016 import fit as izmailov
+    from reference.wenzel2019 import _stochastic
+
+    rows: list[tuple[str, object, object]] = []
+
+    def told(what: str, plan: Any, steps: int, size: int, n: int) -> None:
+        lists = [np.asarray(batch) for batch in plan]
+        good = all(
+            len(batch) == size == len(np.unique(batch)) and 0 <= batch.min() <= batch.max() < n for batch in lists
+        )
+        rows.append((f"{what}: steps, all of {size} different rows of {n}", (len(lists), good), (steps, True)))
+
+    for method in ("x-gpc-svi", "svgpc", "epgpc"):
+        for n in (40, 250):
+            for given, steps, size in (({}, 1000, 100), ({"batch_size": 7}, 1000, 7), ({"n_steps": 12}, 12, 100)):
+                plan, first = _stochastic.plan_batches(n, options_of(method)(**given))
+                told(f"{method}, {given}", plan, steps, min(size, n), n)
+                rows.append((f"{method}, {given}: the first ten", [list(each) for each in first],
+                             [list(each) for each in plan[:10]]))  # fmt: skip
+        if method != "epgpc":
+            lists = ([0, 3], [1], [2, 2])
+            plan, first = _stochastic.plan_batches(4, options_of(method)(batches=lists, init_batches=([1, 2],)))
+            rows.append((f"{method}, given", [[list(each) for each in part] for part in (plan, first)],
+                         [[list(each) for each in lists], [[1, 2]]]))  # fmt: skip
+    for given, steps, size in (({}, 250, 8), ({"batch_size": 3}, 250, 3), ({"n_steps": 5}, 5, 8),
+                               ({"batch_size": 20, "n_steps": 5}, 5, 8)):  # fmt: skip
+        asked = {"batches": None, "batch_size": None, "n_steps": None, "seed": 0, **given}
+        plan = ascending_batches(8, **asked)
+        told(f"ep, {given}", plan, steps, size, 8)
+        rows.append((f"ep, {given}: ascending", all((np.diff(each) > 0).all() for each in plan), True))
+    taken: list[Any] = []
+
+    def take(X: Any, y: Any, hyper: Any, plan: Any, *_: Any) -> None:
+        taken.append(plan)
+        raise _AskedError
+
+    for n in (40, 250):
+        asked, _, hyper, _ = _one_latent("logit")
+        X = np.random.default_rng(4).standard_normal((n, 2))
+        with mock.patch.object(izmailov, "svi_adadelta", take), suppress(_AskedError):
+            izmailov.fit_svi_batches(X, np.resize([1.0, -1.0], n), hyper)
+        told("svi", taken.pop(), 1000, min(100, n), n)
+    for first_rate, accepted in ((0.6, True), (1.0, True), (1.001, False), (2.0, False)):
+        options = options_of("x-gpc-svi")(rate=("decay", 2.0 * first_rate, 3.0, 0.5))  # over the root of four
+        try:
+            _stochastic.planned(_binary("logit"), options)
+            came = True
+        except ValueError as error:
+            came = not str(error).startswith("rate: ")
+        rows.append((f"a rate that starts at {first_rate:g} is accepted", came, accepted))
+    for given, stop in (({}, 1e-4), ({"batches": ([0, 1],)}, None), ({"stop": 0.3}, 0.3), ({"stop": None}, None),
+                        ({"batches": ([0, 1],), "stop": 0.3}, 0.3)):  # fmt: skip
+        plan = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**given))
+        rows.append((f"the stopping rule of {given}", plan.stop, stop))
+    yield as_documented(rows, "reference", "plans")
