@@ -5,6 +5,7 @@ A run repeats such a piece until it stands still, and hides what one call of it 
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -751,3 +752,177 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         plan = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**given))
         rows.append((f"the stopping rule of {given}", plan.stop, stop))
     yield as_documented(rows, "reference", "plans")
+
+
+# -- loops that stand still, searches around them -----------------------------------------------------------------
+
+
+@check(
+    "identity/x-gpc/stalled_loops",
+    paper="wenzel2019",
+    question="Does each loop end, unconverged, when 200 iterations have brought no smaller change, and no sooner?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._iteration import Arrival
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for what, changes, wanted in (
+        ("all equal", [1e-3] * 300, 201),
+        ("falling for thirty", [0.5**k for k in range(30)] + [1.0] * 300, 230),
+        ("a smaller one in between", [1e-3] * 150 + [9e-4] + [1e-3] * 300, 351),
+    ):
+        arrival, count = Arrival(1e-300), 0
+        for each in changes:
+            arrival.see(each)
+            count += 1
+            if arrival.stalled:
+                break
+        rows.append((f"{what}: given up after", count, wanted))
+    for method, kind in (("x-gpc", "logit"), ("svgpc", "probit"), ("epgpc", "probit"), ("svi", "logit"),
+                         ("qep", "multinomial-probit full"), ("qiep", "multinomial-probit full")):  # fmt: skip
+        with mock.patch.object(Arrival, "stalled", property(lambda arrival: len(arrival.changes) >= 3)):
+            end = solve("reference", method, tiny(kind), tolerance=1e-14, gradients=False)
+        rows.append((f"{method} that is told after three: iterations, converged", (end.iterations, end.converged),
+                     (3, False)))  # fmt: skip
+    yield as_documented(rows, "reference", "ends")
+
+
+def _undoubted(module: Any) -> Any:
+    """Nobody looks for another answer beside one that has converged."""
+    if hasattr(module, "_certain"):
+        return mock.patch.object(module, "_certain", lambda data, fit, options: fit)
+    return mock.patch.object(module, "_doubt", return_value="")
+
+
+@check(
+    "identity/ep/searches_around",
+    paper="villacampa2017",
+    question="Does a search start each run where the last ended, claim no more than its runs, and tell what is asked?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    short = {"learn": ("variance",), "n_steps": 1, "optimizer": "lbfgs", "learn_tolerance": 1e9, "gradients": False}
+    for method, kind, place, name in (
+        ("ep", "threshold", "reference.common._training", "settled"),
+        ("vi-robust", "threshold errors", "reference.villacampa2017.vi_fit", "_ascend"),
+        ("arpep", "threshold errors", "reference.villacampa2020.fit_energies", "_ascend"),
+    ):
+        module = importlib.import_module(place)
+        healthy = getattr(module, name)
+        starts: list[Any] = []
+        ends: list[Any] = []
+
+        def noted(*given: Any, healthy: Any = healthy, starts: Any = starts, ends: Any = ends, **more: Any) -> Any:
+            result = healthy(*given, **more)
+            # a run of sweeps is given a state, an ascent its start as the third of its arguments
+            starts.append(given[1].sites if hasattr(given[1], "sites") else given[2])
+            ends.append(result.sites if hasattr(result, "sites") else result.posterior)
+            return result
+
+        with mock.patch.object(module, name, noted), _undoubted(module):
+            first = solve("reference", method, tiny(kind), tolerance=1e-2, **short)
+        follow = [new is old for old, new in zip(ends, starts[1:], strict=False)]
+        rows += [
+            (f"{method}: each of {len(starts)} runs from the end of the last", len(follow) > 1 and all(follow), True),
+            (f"{method}: converged, iterations", (first.converged, first.iterations), (True, 1)),
+        ]
+        cut = solve("reference", method, tiny(kind), tolerance=1e-12, max_iterations=1, **short)
+        rows.append((f"{method}, of runs of one iteration: converged", cut.converged, False))
+        if method == "ep":
+            told = solve("reference", method, tiny(kind), tolerance=1e-2, trace=True, **short)
+            lengths = [0 if each.trace is None else len(each.trace) for each in (first, told)]
+            rows.append((f"{method}: lengths of traces, not asked for and asked for", lengths, [0, 1]))
+    for method, kind in (("svgpc", "probit"), ("epgpc", "probit"), ("svi", "logit")):
+        cut = solve("reference", method, tiny(kind), tolerance=1e-12, max_iterations=2, learn=("variance",))
+        rows.append((f"{method}, of runs of two iterations: converged", cut.converged, False))
+    yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/ep/what_is_kept",
+    paper="villacampa2017",
+    question="Is log Z kept of the sweeps that have one, and is each told with its number and all improper cavities?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._sweeps import Step
+    from reference.common._training import Record
+
+    told: list[tuple[int, float, int]] = []
+    values = iter([-5.0, None, -4.0])
+    method = SimpleNamespace(posterior=lambda sites, K: (sites, K), traced=lambda sites, q, K: next(values))
+    for trace in (True, False):
+        options = SimpleNamespace(trace=trace, callback=lambda seen: told.append(tuple(seen)))
+        record = Record(SimpleNamespace(method=method, options=options))  # type: ignore[arg-type]
+        for count, improper in enumerate((2, 0, 3)):
+            record.tell(Step("sites", 0.5**count, improper), "K")
+        kept = [-5.0, -4.0] if trace else []
+        yield flaws(record.trace != kept, f"trace {trace}: {record.trace}", "reference", "values")
+    wanted = [(1, 1.0, 2), (2, 0.5, 2), (3, 0.25, 5)] * 2
+    yield flaws(told != wanted, f"told {told[:3]}", "reference", "statements")
+
+
+def _settled_by_sentences(asked: dict[str, Any], tied: bool, inner: tuple[str, ...]) -> dict[str, Any] | str:
+    """Optimiser, scheme and rate by the sentences of `with_defaults`, or the option that is refused."""
+    parts = "batches" in asked or "batch_size" in asked
+    scheme, optimizer = asked.get("scheme"), asked.get("optimizer")
+    if "batches" in asked and "batch_size" in asked:
+        return "batch_size"
+    if optimizer is None:
+        optimizer = "lbfgs" if not (tied or parts or "n_steps" in asked or scheme in inner) else "adam"
+    if optimizer == "lbfgs" and (tied or parts):
+        return "optimizer"
+    if optimizer == "lbfgs" and scheme not in (None, "outer"):
+        return "scheme"
+    if parts and scheme == "outer":
+        return "scheme"
+    if "n_steps" in asked and not parts and not asked["learn"]:
+        return "n_steps"
+    scheme = scheme or ("outer" if optimizer == "lbfgs" else inner[0])
+    rate = asked.get("rate") or {"adaptive": 0.01}.get(optimizer, 0.001)
+    return {"optimizer": optimizer, "scheme": scheme, "rate": rate}
+
+
+@check(
+    "identity/sep/settings_by_sentences",
+    paper="villacampa2017",
+    question="Are optimiser, scheme and rate that a run of `reference` leaves open those of its documentation?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.common._training import with_defaults
+    from reference.common.options import options_of
+
+    asked = tiny("threshold")
+    assert asked.Z is not None
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    parts: tuple[dict[str, Any], ...] = (
+        {}, {"batches": ([0, 1], [2])}, {"batch_size": 3}, {"batches": ([0, 1], [2]), "batch_size": 3},
+    )  # fmt: skip
+    rows: list[tuple[str, object, object]] = []
+    for method, inner in (("ep", ("inner-approximate", "inner-exact")), ("sep", ("inner-approximate", "inner-exact")),
+                          ("pep", ("inner",))):  # fmt: skip
+        tied = method == "sep"
+        optimizers = (None, "adaptive", "adam") if tied else (None, "lbfgs", "adaptive", "adam")
+        for part, learn, optimizer, scheme, steps, rate in itertools.product(
+            parts, ((), ("noise", "variance")), optimizers, (None, "outer", *inner), (None, 2), (None, 0.3)
+        ):
+            given = {"learn": learn, "optimizer": optimizer, "scheme": scheme, "n_steps": steps, "rate": rate}
+            given = {name: value for name, value in given.items() if value is not None} | part
+            try:
+                end = with_defaults(options_of(method)(**given), prior, inner, tied)
+                found: Any = {name: getattr(end, name) for name in ("optimizer", "scheme", "rate")}
+                if end.learn != tuple(name for name in ("variance", "noise") if name in learn):
+                    found = "learn"
+            except ValueError as error:
+                found = str(error).partition(":")[0]
+            rows.append((f"{method} {given}", found, _settled_by_sentences(given, tied, inner)))
+    wrong = [f"{what}: {came}, expected {wanted}" for what, came, wanted in rows if came != wanted]
+    yield flaws(len(wrong), "; ".join(wrong[:2]) or f"{len(rows)} combinations, each by the sentences", "reference",
+                "settings")  # fmt: skip
