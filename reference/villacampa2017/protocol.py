@@ -103,7 +103,6 @@ def toy_training_settings(method: str, n: int = 1000) -> ToyTraining:
     ------
     ValueError                for another method
     """
-    _known(method)
     if method == "vi-robust":
         size = min(100, n)
         return ToyTraining("adam", 2000 * -(-n // size), size, ("Z",))

@@ -23,6 +23,8 @@ from validation.problem import Problem
 
 Array = NDArray[np.float64]
 
+_EPS = float(np.finfo(np.float64).eps)
+
 
 def _one_latent(kind: str, scale: float = 1.0) -> tuple[Problem, Array, Any, Any]:
     """A problem of two classes with `scale` times its variance, signs of its labels, and izmailov2016's prior of it."""
@@ -926,3 +928,269 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = [f"{what}: {came}, expected {wanted}" for what, came, wanted in rows if came != wanted]
     yield flaws(len(wrong), "; ".join(wrong[:2]) or f"{len(rows)} combinations, each by the sentences", "reference",
                 "settings")  # fmt: skip
+
+
+# -- sums of probabilities ----------------------------------------------------------------------------------------
+
+# method, problem, options, and the function whose answers are made nine tenths of themselves
+_MASSES: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
+    ("ep", "threshold", {}, "reference.villacampa2017.prediction", "predictive_class_probability"),
+    ("vi-robust", "threshold errors", {}, "reference.villacampa2017.prediction", "predictive_class_probability"),
+    ("arpep", "threshold errors", {}, "reference.villacampa2020.prediction", "predictive_class_probability_robust"),
+    ("laplace-sparse", "softmax", {}, "reference.villacampa2020.laplace_sparse", "softmax_probabilities"),
+    ("laplace", "softmax full", {}, "reference.riihimaki2013.laplace", "softmax_probabilities"),
+    ("vb-probit", "multinomial-probit full", {}, "reference.riihimaki2013.variational",
+     "independent_class_probabilities"),
+    ("nested-iep", "multinomial-probit full", {}, "reference.riihimaki2013.fit", "predict_class_probabilities"),
+    ("nested-iep", "multinomial-probit full", {"prediction": "quadrature"}, "reference.riihimaki2013.fit",
+     "independent_class_probabilities"),
+    ("laplace-binary", "probit full", {}, "reference.common.laplace_binary", "probit_probability"),
+    ("svi", "probit", {}, "reference.izmailov2016.fit", "probit_probability"),
+    ("svgpc", "probit", {}, "reference.wenzel2019.fit_svgpc", "probit_probability"),
+)  # fmt: skip
+
+
+@check(
+    "identity/ep/sums_of_probabilities",
+    paper="villacampa2017",
+    question="Are probabilities divided by their sum, and is that told, in every method whose classes are apart?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from validation.solve import solve
+
+    for method, kind, options, place, name in _MASSES:
+        module = importlib.import_module(place)
+        healthy = getattr(module, name)
+
+        def less(*given: Any, healthy: Any = healthy) -> Any:
+            return 0.9 * np.asarray(healthy(*given))
+
+        given = {"tolerance": 0.1, **({} if method == "laplace-sparse" else {"gradients": False}), **options}
+        whole = solve("reference", method, tiny(kind), **given)
+        with mock.patch.object(module, name, less):
+            part = solve("reference", method, tiny(kind), **given)
+        assert part.probabilities is not None
+        assert part.probability_mass is not None
+        assert whole.probability_mass is not None
+        share = 0.9
+        if method == "vi-robust":  # labels drawn at random have their share whatever the rest is
+            share = 0.95 * 0.9 + 0.05
+        sums = float(np.abs(part.probabilities.sum(axis=1) - 1.0).max())
+        told = float(np.abs(part.probability_mass / (share * whole.probability_mass) - 1.0).max())
+        why = f"{method}: nine tenths of every class"
+        yield Compared(max(sums, told), 1e-9, why, "reference", "definition", "difference of a sum")
+
+
+# -- one sweep ----------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/ep/one_damped_sweep",
+    paper="villacampa2017",
+    question="Is what one damped sweep from factors of one leaves in q that share of what a whole sweep leaves?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from validation.solve import solve
+
+    for method, kind, forms in (
+        ("ep", "threshold", ("printed", "projected")),
+        ("sep", "threshold", ("printed", "projected")), ("pep", "threshold errors", ("printed", "projected")),
+        ("epgpc", "probit", ("",)),
+    ):  # fmt: skip
+        asked = tiny(kind)
+        for form in forms:
+            sites = []
+            for damping in (1.0, 0.3):
+                given = {
+                    "damping": damping,
+                    "max_iterations": 1,
+                    "gradients": False,
+                    **({"form": form} if form else {}),
+                }
+                end = solve("reference", method, asked, **given)
+                assert end.inducing_mean is not None
+                assert end.inducing_cov is not None
+                assert asked.Z is not None
+                parts = []
+                for k, (m, V) in enumerate(zip(end.inducing_mean, end.inducing_cov, strict=True)):
+                    Z = asked.Z[k]
+                    K = _kernel(Z, Z, float(asked.variance[k]), asked.lengthscales[k])
+                    K += float(asked.jitter[k]) * np.eye(len(Z))
+                    inverse = np.linalg.inv(V)
+                    parts += [(inverse - np.linalg.inv(K)).ravel(), inverse @ m]
+                sites.append(np.concatenate(parts))
+            gap = float(np.abs(sites[1] - 0.3 * sites[0]).max() / np.abs(sites[0]).max())
+            yield Compared(gap, 1e-9, f"{method} {form}: damping of 0.3 and of 1", "reference", "a whole sweep")
+
+
+@check(
+    "identity/gfitc/damped_steps",
+    paper="villacampa2017",
+    question="Does a damped step take sites that share of the way from where they were to where a whole one leads?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.villacampa2017 import gfitc
+    from reference.villacampa2017.hyper import prior_matrices
+
+    asked = tiny("threshold")
+    assert asked.Z is not None
+    K = prior_matrices(asked.X, Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z))
+    K_XX = gfitc.fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
+    rng = np.random.default_rng(23)
+    other = np.arange(3) != asked.y[:, None]  # the label's own class has no factor
+    low, high = np.array([0.05, -0.2, 0.05, -0.2]), np.array([0.3, 0.2, 0.3, 0.2])
+    here = gfitc.Coefficients(*(other * rng.uniform(a, b, (8, 3)) for a, b in zip(low, high, strict=True)))
+    for form in (gfitc._Printed, gfitc._Projected):
+        sites = []
+        for damping in (1.0, 0.3):
+            run = form(K_XX, asked.y, damping)
+            sites.append(np.array(run.step(here, run.posterior(here)).sites))
+        gap = float(np.abs(sites[1] - (0.7 * np.array(here) + 0.3 * sites[0])).max() / np.abs(sites[0]).max())
+        yield Compared(gap, 1e-9, f"{form.__name__[1:].lower()}: damping of 0.3 and of 1, from sites of their own",
+                       "reference", "a whole step")  # fmt: skip
+
+
+@check(
+    "identity/nested-iep/changes_of_inner_sites",
+    paper="riihimaki2013",
+    question="Are changes of inner sites measured from the sites before a visit, by what it changes of them?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import nested_ep as place
+
+    y = np.array([0, 2, 1])
+    rows: list[tuple[str, object, object]] = []
+    for kind, method, options in (
+        (place.NestedEP, "nested-ep", {"damping": 1.0}),
+        (place.NestedIEP, "nested-iep", {"damping": 1.0, "inner": "incremental"}),
+    ):
+        run = kind(y, 3, options_of(method)(**options))
+        mean, cov = np.array([0.2, -0.4, 0.9]), np.diag([1.3, 0.8, 2.0])
+        for visit in (1, 2):
+            before = run.alpha[1].copy(), run.beta[1].copy()
+            with mock.patch.object(place, "largest_change", return_value=123.0) as seen:
+                step = run.visit(1, mean, cov)
+            after = run.alpha[1] - before[0], run.beta[1] - before[1]
+            given = seen.call_args.args[1:]
+            same = all(np.allclose(a, b, rtol=0.0, atol=1e-12) for a, b in zip(given, (*before, *after), strict=True))
+            rows += [
+                (f"{method}, visit {visit}: sites before and their changes", same, True),
+                (f"{method}, visit {visit}: the larger change", None if step is None else step.change, 123.0),
+                (f"{method}, visit {visit}: sites move", bool(np.abs(after[0]).max() > 1e-3), True),
+            ]
+    yield as_documented(rows, "reference", "measures")
+
+
+# -- ties, positions, derivatives at an end -----------------------------------------------------------------------
+
+
+@check(
+    "identity/ep/ties_of_point_masses",
+    paper="villacampa2017",
+    question="Do equal values that are known share the top, and does one below it have no chance?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._largest import log_largest
+
+    zero = np.zeros((1, 4))
+    worst = 0.0
+    for means, y, share in (
+        ([1.0, 1.0, 0.0, -1.0], 0, 0.5), ([1.0, 1.0, 1.0, -1.0], 2, 1.0 / 3.0), ([0.5, 0.5, 0.5, 0.5], 1, 0.25),
+        ([1.0, 0.0, 0.0, -1.0], 0, 1.0), ([1.0, 1.0, 0.0, -1.0], 2, 0.0),
+    ):  # fmt: skip
+        with np.errstate(divide="ignore"):
+            found = float(np.exp(log_largest(np.array([means]), zero, np.array([y])))[0])
+        worst = max(worst, abs(found - share))
+    yield Compared(worst, 1e-12, "two, three and four equal ones, and one below", "reference", "definition",
+                   "difference of a probability")  # fmt: skip
+
+
+@check(
+    "identity/svi/positions_and_ends",
+    paper="izmailov2016",
+    question="Are the places of a stochastic run those that it tells, and derivatives at an end those of the bound?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016.fit import fit_vi
+    from reference.izmailov2016.svi import Parameters, as_vector, batch_bound, svi_adadelta
+
+    asked, y, hyper, _ = _one_latent("logit")
+    told: list[Array] = []
+    learn = ("variance",)
+    batches = [np.array([0, 3]), np.array([5]), np.array([1, 2])]
+    run = svi_adadelta(
+        asked.X, y, hyper, batches, learn=learn, callback=lambda state: told.append(as_vector(state.parameters, learn))
+    )
+    same = run.positions.shape == (3, len(told[0])) and np.array_equal(run.positions, np.array(told))
+    yield flaws(not same or not np.array_equal(told[-1], as_vector(run.parameters, learn)), "after each of three steps",
+                "reference", "places")  # fmt: skip
+
+    everything, step = np.arange(asked.n), 1e-5
+    for most in (1, 10_000):
+        end = fit_vi("svi", asked.X, y, hyper, max_iterations=most)
+        assert end.derivatives is not None
+        L = np.linalg.cholesky(end.inducing_cov)
+        worst = 0.0
+        for p in range(len(L)):
+            for q in (None, *range(p + 1)):
+                ends = []
+                for sign in (1.0, -1.0):
+                    mean, root = end.inducing_mean.copy(), L.copy()
+                    if q is None:
+                        mean[p] += sign * step
+                    else:
+                        root[p, q] += sign * step
+                    ends.append(batch_bound(Parameters(mean, root, hyper), asked.X, y, everything))
+                found = end.derivatives.inducing_mean[p] if q is None else end.derivatives.inducing_chol[p, q]
+                worst = max(worst, abs(float(found) - (ends[0] - ends[1]) / (2.0 * step)))
+        yield Compared(worst, 1e-7, f"{end.iterations} steps: by means and factors", "reference", "differences",
+                       "largest difference")  # fmt: skip
+
+
+@check(
+    "identity/label-regression/rounding_of_small_answers",
+    paper="villacampa2020",
+    question="Is what last digits change relative to each answer, small ones too, and that of the neighbours?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.villacampa2020 import label_regression as place
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    prior = Prior(0.05 * asked.variance, asked.lengthscales, 0.05 * asked.noise, 0.05 * asked.jitter, asked.Z)
+
+    def answers(there: Prior) -> list[Array]:
+        fit = place.label_regression_baseline(asked.X, asked.y, there)
+        return [np.array(fit.log_evidence), *fit.posterior, fit.latent_mean, fit.latent_var]
+
+    here = answers(prior)
+    sides = [
+        prior._replace(variance=prior.variance * (1.0 + a * _EPS), lengthscales=prior.lengthscales * (1.0 + b * _EPS))
+        for a, b in ((16, 4), (-16, 4), (8, -12), (-4, -16))
+    ]
+    far = [prior._replace(variance=scale * prior.variance) for scale in (1.1, 0.97)]
+    for beside, why in ((far, "variances times 1.1 and 0.97"), (None, "up to 16 units in the last place")):
+        changes = [
+            (float(np.abs(a - b).max() / np.abs(b).max()), float(np.abs(b).max()))
+            for there in (sides if beside is None else beside)
+            for a, b in zip(answers(there), here, strict=True)
+        ]
+        largest, size = max(changes)
+        with mock.patch.object(place, "CERTAIN", 0.0):
+            if beside is None:
+                found = float(place.regression_rounding(asked.X, asked.y, prior))
+            else:
+                with mock.patch.object(place, "neighbours", return_value=beside):
+                    found = float(place.regression_rounding(asked.X, asked.y, prior))
+        yield Compared(abs(found / largest - 1.0), 1e-9, f"{why}: an answer of {size:.2g}", "reference", "its answers")
+        yield flaws(not 0.0 < size < 1.0, "it is a small one", "reference", "answers")
