@@ -1194,3 +1194,235 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     found = float(place.regression_rounding(asked.X, asked.y, prior))
         yield Compared(abs(found / largest - 1.0), 1e-9, f"{why}: an answer of {size:.2g}", "reference", "its answers")
         yield flaws(not 0.0 < size < 1.0, "it is a small one", "reference", "answers")
+
+
+# -- divergences --------------------------------------------------------------------------------------------------
+
+
+@check(
+    "identity/apep/narrow_divergences",
+    paper="villacampa2020",
+    question="Are divergences of a broad and a narrow density those of their closed forms, wherever the narrow one is?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2020.divergence import (
+        alpha_divergence,
+        alpha_divergence_limits,
+        gaussian_log_density,
+        hellinger_identity,
+    )
+
+    low, high = -12.0, 12.0
+    worst = {"alpha": 0.0, "limits": 0.0, "one half": 0.0}
+    for mean, sd in ((0.371, 0.1), (1.2345, 0.03), (-0.777, 0.01), (0.48, 0.005), (0.38, 0.004)):
+        p, q = (0.2, 1.3), (mean, sd**2)
+        for first, second in ((p, q), (q, p)):
+            f, g = gaussian_log_density(*first), gaussian_log_density(*second)
+            (m, v), (a, b) = first, second
+            for alpha in (0.3, 0.5, 0.8):
+                mixed = alpha * b + (1.0 - alpha) * v
+                log_overlap = 0.5 * ((1.0 - alpha) * np.log(v) + alpha * np.log(b) - np.log(mixed))
+                log_overlap -= 0.5 * alpha * (1.0 - alpha) * (m - a) ** 2 / mixed
+                wanted = -np.expm1(log_overlap) / (alpha * (1.0 - alpha))
+                found = alpha_divergence(f, g, alpha, low, high)
+                worst["alpha"] = max(worst["alpha"], abs(found / wanted - 1.0))
+                if alpha == 0.5:
+                    found = hellinger_identity(f, g, low, high)
+                    worst["one half"] = max(worst["one half"], abs(found / wanted - 1.0))
+            ends = alpha_divergence_limits(f, g, low, high)
+            backward = 0.5 * (b / v + (m - a) ** 2 / v - 1.0 + np.log(v / b))
+            forward = 0.5 * (v / b + (m - a) ** 2 / b - 1.0 + np.log(b / v))
+            worst["limits"] = max(worst["limits"], abs(ends.at_zero / backward - 1.0), abs(ends.at_one / forward - 1.0))
+    for name, gap in worst.items():
+        yield Compared(gap, 1e-8, f"{name}: deviations of 1.1 and of 0.1 to 0.004", "reference", "definition")
+
+
+# -- experiments, a search over factors, what is left where it is -------------------------------------------------
+
+
+@check(
+    "print/svi/ends_of_experiments",
+    paper="izmailov2016",
+    question="Are rates judged by the best value on the way, and lost centres, last sweeps and still features as said?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016 import experiments as place
+
+    runs = {0.1: [-5.0, -3.0, -1.0], 0.2: [-5.0, -0.2, -4.0], 0.3: [-2.0, -1.5, -1.2]}
+    rows: list[tuple[str, object, object]] = [
+        (f"within {near:g} of the best value of any run",
+         round(place.select_learning_rate(lambda rate: np.array(runs[round(rate, 1)]), near, 0.1, 3), 9), wanted)
+        for near, wanted in ((0.1, 0.2), (0.9, 0.2), (1.1, 0.2), (1.35, 0.2), (1.9, 0.3))
+    ]  # fmt: skip
+    # four of five centres on two rows that are one place to all: three lose theirs, and take the farthest, each another
+    X = np.array([[0.0], [0.1], [0.2], [10.0], [30.0], [70.0]])
+    start = np.array([[0.0], [50.0], [51.0], [52.0]])
+    order = mock.Mock(permutation=lambda size: np.arange(size))
+    with mock.patch.object(place.np, "unique", return_value=start):
+        one = place.kmeans_inducing_points(order, X, 4, 1)
+    # 0, .1, .2 and 10 are nearest to 0; 30 to 50; 70 to 52; 51 has none and takes 30, as far from 50 as anyone is
+    rows.append(("one centre without rows", one[:, 0].tolist(), [2.575, 30.0, 30.0, 70.0]))
+    start = np.array([[0.0], [90.0], [91.0], [92.0]])
+    with mock.patch.object(place.np, "unique", return_value=start):
+        one = place.kmeans_inducing_points(order, X, 4, 1)
+    # 70 alone is nearer to 90; two centres have none, and take the farthest rows, one each
+    rows.append(("two centres without rows", one[:, 0].tolist(), [8.06, 70.0, 30.0, 70.0]))
+    with mock.patch.object(place.np, "argmin", side_effect=np.argmin) as looked:
+        place.kmeans_inducing_points(np.random.default_rng(1), X, 2, 500)
+    rows.append(("sweeps until no row changes its centre, well below 500", looked.call_count < 20, True))
+    y, still = np.array([1.0, -1.0] * 10), np.column_stack([np.arange(20.0), np.full(20, 3.0)])
+    parts = place.prepare_dataset(still, y, 1)
+    rows.append(("a fifth of twenty", (len(parts.X), len(parts.X_test)), (16, 4)))
+    parts = place.prepare_dataset(still, y, 1, still[:2] + 5.0, y[:2])
+    rows.append(("a still feature is only centred", parts.X_test[:, 1].tolist(), [5.0, 5.0]))
+    yield as_documented([(a, np.round(b, 9).tolist() if isinstance(b, list) else b, c) for a, b, c in rows],
+                        "reference", "answers")  # fmt: skip
+
+
+@check(
+    "derivative/apep/gaussian_factors",
+    paper="villacampa2020",
+    question="Are derivatives in the coordinates of a Gaussian factor differences, and its end that of a search?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.common._search import Top
+    from reference.villacampa2020 import fit_gaussian_factor as place
+    from reference.villacampa2020.fit_energies import Data
+    from reference.villacampa2020.hyper import prior_matrices
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    data = Data(asked.X, asked.y, "apep", asked.epsilon, 0.6)
+    K = prior_matrices(asked.X, prior)
+    inverses = np.linalg.inv(np.linalg.cholesky(K.K_ZZ))
+    C, m, _ = inverses.shape
+    size = m + m * (m + 1) // 2
+    rng = np.random.default_rng(31)
+    where = 0.4 * rng.standard_normal(C * size)
+
+    def value(there: Array) -> float:
+        return float(data.at(place._distribution(there, inverses)[0], K).value)
+
+    q, roots, _ = place._distribution(where, inverses)
+    found = place._derivatives(data.at(q, K), q, roots, inverses)
+    step = 1e-5
+    wanted = np.array([(value(where + step * e) - value(where - step * e)) / (2.0 * step) for e in np.eye(len(where))])
+    gap = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+    yield Compared(gap, 1e-7, f"{len(where)} coordinates of three classes, steps of {step:g}", "reference",
+                   "differences")  # fmt: skip
+    # q ∝ φ̃ p: the precision that the factor adds is that of R, and no direction is wider than the prior
+    added = np.array([np.linalg.inv(V) - np.linalg.inv(k) for V, k in zip(q.cov, K.K_ZZ, strict=True)])
+    outer = np.array([L.T @ R @ R.T @ L for L, R in zip(inverses, roots, strict=True)])
+    yield Compared(float(np.abs(added - outer).max()), 1e-9 * float(np.abs(added).max()), "precisions that R adds",
+                   "reference", "definition", "largest difference")  # fmt: skip
+    for residual in (1e-8, 1e-3):
+        top = Top(where, -1.0, residual, np.array([-3.0, -2.0]), 17, 23)
+        with mock.patch.object(place, "maximise", return_value=top) as search:
+            end = place.fit_gaussian_factor(data, prior, 40)
+        told = end.iterations, end.residual, end.converged, end.optimum, end.trace.tolist()
+        right = 17, residual, residual < 1e-6, "finite" if residual < 1e-6 else "not reached", [-3.0, -2.0]
+        yield flaws(told != right or not np.array_equal(end.posterior.mean, q.mean), f"a search that left {residual:g}",
+                    "reference", "statements")  # fmt: skip
+        limits = search.call_args.args[2]
+        yield flaws(limits.iterations != 40 or limits.evaluations < 40, "iterations that are allowed", "reference",
+                    "limits")  # fmt: skip
+
+
+@check(
+    "identity/gfitc/where_searches_start",
+    paper="villacampa2017",
+    question="Does a search start from sites that have converged, and is what does not converge no answer?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Found, Prior
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.villacampa2017 import gfitc as place
+    from reference.villacampa2020 import fit_energies
+
+    asked = tiny("threshold")
+    assert asked.Z is not None
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    starts: list[Any] = []
+    script = iter([True, False, True, False])
+
+    def run(X: Any, y: Any, there: Any, start: Any, options: Any) -> Any:
+        starts.append(start)
+        converged = next(script)
+        return place.GFITCFit(
+            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), f"end {len(starts)}",
+            np.zeros((8, 3)), -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
+        )  # type: ignore[arg-type]  # fmt: skip
+
+    K_ZZ, refused = np.tile(np.eye(4), (3, 1, 1)), []
+
+    def search(evidence: Any, start: Any, *_: Any) -> Found:
+        for _ in range(3):
+            try:
+                evidence(start)
+                refused.append(False)
+            except NotPositiveDefiniteError:
+                refused.append(True)
+        return Found(start, np.array([-5.0]), 0.25, True, 2)
+
+    with (
+        mock.patch.object(place, "_expectation_propagation", run),
+        mock.patch.object(place, "search", search),
+        mock.patch.object(place, "gfitc_gradients", return_value={}),
+    ):
+        end = place.gfitc_baseline(asked.X, asked.y, prior, learn=("variance",))
+    # an energy that has no maximum at the start is told, and not searched
+    none = SimpleNamespace(optimum="none: the variance of class 0 grows without bound", converged=False)
+    with mock.patch.object(fit_energies, "_ascend", return_value=none), mock.patch.object(fit_energies, "search") as no:
+        told = fit_energies.fit_energy(asked.X, asked.y, prior, "arpep", 0.05, learn=("variance",))
+    rows: list[tuple[str, object, object]] = [
+        ("an energy without a maximum", (told is none, no.call_count), (True, 0)),
+        ("places without an answer", refused, [False, True, False]),
+        ("starts after the first", starts[1:], ["end 1", "end 1", "end 3"]),
+        ("the first start", [float(np.abs(part).max()) for part in starts[0]], [0.0] * 4),
+        ("a last run that does not converge", end.converged, False),
+        ("iterations, residual, trace", (end.iterations, end.residual, end.trace.tolist()), (2, 0.25, [-5.0])),
+    ]
+    yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/ep/factors_left_alone",
+    paper="villacampa2017",
+    question="Are factors without a cavity left where they are and counted, by every schedule and form?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
+    from reference.villacampa2017 import methods, printed
+    from reference.villacampa2017.hyper import prior_matrices
+
+    asked = tiny("threshold")
+    assert asked.Z is not None
+    K = prior_matrices(asked.X, Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z))
+    everything = np.arange(asked.n)
+    rows: list[tuple[str, object, object]] = []
+    for form in (methods.PairwiseEP, methods.DatumEP, printed.PrintedEP):
+        for schedule in ("parallel", "sequential"):
+            run: Any = form(asked.y, 3, 0.5, schedule)
+            sites = run.start(K)
+            q = run.posterior(sites, K)
+            bad = type(sites)(*(part.copy() for part in sites))
+            # datum 0 has label 0, and comes first: what it claims to know of class 1 is more than q does
+            at = 2 if len(sites) == 4 else 0
+            bad[at][0, 1] = 1e7
+            end = run.step(bad, q, K, everything)
+            held = [bool(part[0, 1] == was[0, 1]) for part, was in zip(end.sites, bad, strict=True)]
+            moved = [bool(part[4, 0] != was[4, 0]) for part, was in zip(end.sites, bad, strict=True)]
+            sound = all(np.isfinite(part).all() for part in end.sites)
+            what = f"{form.__name__}, {schedule}: "
+            rows += [
+                (what + "held, others moved, finite", (all(held), all(moved), sound), (True, True, True)),
+                (what + "counted", end.n_improper, 1),
+            ]
+    yield as_documented(rows, "reference", "factors")
