@@ -1211,6 +1211,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         alpha_divergence_limits,
         gaussian_log_density,
         hellinger_identity,
+        vb_as_reversed_divergence,
     )
 
     low, high = -12.0, 12.0
@@ -1236,6 +1237,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             worst["limits"] = max(worst["limits"], abs(ends.at_zero / backward - 1.0), abs(ends.at_one / forward - 1.0))
     for name, gap in worst.items():
         yield Compared(gap, 1e-8, f"{name}: deviations of 1.1 and of 0.1 to 0.004", "reference", "definition")
+    gap = 0.0
+    for mean, var, centre, spread, slope in ((1.0, 0.8, 60.0, 1.3, 0.4), (55.0, 1.3, -4.0, 0.8, -0.3),
+                                             (0.5, 2.0, 0.9, 0.7, 1.0)):  # fmt: skip
+        found = vb_as_reversed_divergence(mean, var, lambda x, slope=slope: slope * x, centre, spread)
+        tilted = centre + slope * spread  # exp(slope x) N(x|centre, spread), normalised
+        wanted = 0.5 * (var / spread + (mean - tilted) ** 2 / spread - 1.0 + np.log(spread / var))
+        gap = max(gap, abs(found / wanted - 1.0))
+    yield Compared(gap, 1e-8, "factors exp(a x) under cavities far from q, and near", "reference", "definition")
 
 
 # -- experiments, a search over factors, what is left where it is -------------------------------------------------
@@ -1426,3 +1435,35 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 (what + "counted", end.n_improper, 1),
             ]
     yield as_documented(rows, "reference", "factors")
+
+
+@check(
+    "identity/x-gpc-svi/untraced_runs",
+    paper="wenzel2019",
+    question="Is a run on mini-batches the same whether its values are kept or not, and are its steps counted?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for method, kind in (("x-gpc-svi", "logit"), ("svgpc", "probit"), ("epgpc", "probit"), ("svi", "logit"),
+                         ("ep", "threshold"), ("sep", "threshold"), ("pep", "threshold errors"),
+                         ("vi-robust", "threshold errors"), ("arpep", "threshold errors")):  # fmt: skip
+        ends = []
+        for trace in (False, True):
+            seen: list[int] = []
+            end = solve(
+                "reference", method, tiny(kind), batches=((0, 3, 5), (1, 6)), trace=trace, gradients=False,
+                callback=lambda state, seen=seen: seen.append(state.iteration),
+            )  # fmt: skip
+            length = 0 if end.trace is None else len(end.trace)
+            ends.append(end)
+            rows.append((f"{method}, values kept {trace}: iterations, values, what is told",
+                         (end.iterations, length, seen), (2, 2 * trace, [1, 2])))  # fmt: skip
+        same = all(
+            np.array_equal(getattr(ends[0], name), getattr(ends[1], name))
+            for name in ("inducing_mean", "inducing_cov", "latent_mean", "residual")
+        )
+        rows.append((f"{method}: the same answer", same, True))
+    yield as_documented(rows, "reference", "runs")
