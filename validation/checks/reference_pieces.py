@@ -1467,3 +1467,59 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         )
         rows.append((f"{method}: the same answer", same, True))
     yield as_documented(rows, "reference", "runs")
+
+
+@check(
+    "identity/vi-robust/ascents_by_two_methods",
+    paper="villacampa2017",
+    question="Is each step of an ascent told, by either method, kept to its number, and a q that runs away no answer?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _ascent
+    from reference.common._gaussians import Gaussians, Natural, natural_parameters
+
+    rng = np.random.default_rng(41)
+    roots = 0.6 * rng.standard_normal((2, 3, 3)) + np.eye(3)
+    top = Gaussians(rng.standard_normal((2, 3)), roots @ roots.transpose(0, 2, 1))
+    K = np.array([np.eye(3) + 0.3, 2.0 * np.eye(3) + 0.1])
+
+    def objective(q: Any) -> Any:
+        """Minus the divergence from a Gaussian: one whole natural-gradient step leads to its maximum, which is zero."""
+        theta, there = natural_parameters(q), natural_parameters(top)
+        value, by_mean, by_cov = 0.0, [], []
+        for m, V, P, a in zip(*q, there.precision, top.mean, strict=True):
+            value -= 0.5 * float(np.trace(P @ V) + (a - m) @ P @ (a - m) - 3.0 - np.linalg.slogdet(P @ V)[1])
+            by_mean.append(P @ (a - m))
+            by_cov.append(0.5 * (np.linalg.inv(V) - P))
+        direction = Natural(there.precision - theta.precision, there.shift - theta.shift)
+        return SimpleNamespace(value=value, direction=direction, by_mean=np.array(by_mean), by_cov=np.array(by_cov))
+
+    rows: list[tuple[str, object, object]] = []
+    for patience, most in ((40, 100), (0, 100), (0, 4), (1, 100)):
+        told: list[tuple[float, float]] = []
+        goal = _ascent.Goal(1e-5, most, patience)
+        end = _ascent.ascend(objective, K, None, goal, lambda *state, told=told: told.append(state))
+        by_search = sum(np.isnan(residual) for _, residual in told)
+        what = f"{patience} steps, then L-BFGS, {most} at most: "
+        rows += [
+            (what + "told what is kept", [value for value, _ in told], end.values.tolist()),
+            (what + "its number", len(told) <= most, True),
+            (what + "steps of L-BFGS", by_search > 0, patience == 0),
+            (what + "the end", (end.converged, end.optimum), (most > 4, "finite" if most > 4 else "not reached")),
+            (what + "near the maximum", float(np.abs(end.q.mean - top.mean).max()) < 1e-4, most > 4),
+        ]
+        if most == 4:
+            rows.append((what + "all of them made", len(told), 4))
+    with mock.patch.object(_ascent, "maximise", return_value=SimpleNamespace(where=np.zeros(2 * (3 + 6)))) as search:
+        _ascent.quasi_newton(objective, K, Gaussians(np.zeros((2, 3)), K), 17, lambda *_: None)
+    rows.append(("iterations of L-BFGS", search.call_args.args[2].iterations, 17))
+    # at a place where nothing pulls any more, and far from any prior
+    still = SimpleNamespace(value=0.0, direction=Natural(np.zeros((2, 3, 3)), np.zeros((2, 3))))
+    for size, shift, gone in ((1.0, 0.0, ""), (2e6, 0.0, "none: the variance of class 0"),
+                              (1.0, 3e6, "none: the mean of class 0")):  # fmt: skip
+        start = Gaussians(np.full((2, 3), shift), size * K)
+        end = _ascent.ascend(lambda q: still, K, start, _ascent.Goal(1e-5, 50), lambda *_: None)
+        rows.append((f"variances times {size:g}, means of {shift:g}", (end.converged, end.optimum.startswith(gone)),
+                     (gone == "", True)))  # fmt: skip
+    yield as_documented(rows, "reference", "ascents")
