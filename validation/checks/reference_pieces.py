@@ -12,7 +12,8 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, softmax
+from scipy.optimize import brentq
+from scipy.special import erfcx, expit, log_expit, softmax
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
@@ -538,6 +539,38 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         worst = max(worst, abs(found - share))
     yield Compared(worst, 1e-12, "two, three and four equal ones, and one below", "reference", "definition",
                    "difference of a probability")  # fmt: skip
+
+
+@check(
+    "identity/ep/modes_of_products",
+    paper="villacampa2017",
+    question="Is the mode of a Gaussian times several normal distribution functions met to a tenth of its width?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._largest import _modes
+
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 4):
+        start = rng.normal(0.0, 10.0 ** rng.uniform(-1.0, 1.5, (120, count)))
+        rate = rng.choice([-1.0, 1.0], (120, count)) * 10.0 ** rng.uniform(-2.0, 2.5, (120, count))
+        found, worst = _modes(start, rate), 0.0
+        for a, b, t in zip(start, rate, found, strict=True):
+
+            def hazard(t: float, a: Array = a, b: Array = b) -> Array:
+                return np.asarray(np.sqrt(2.0 / np.pi) / erfcx(-(a + b * t) / np.sqrt(2.0)))
+
+            def slope(t: float, b: Array = b, hazard: Any = hazard) -> float:
+                return float((b * hazard(t)).sum() - t)
+
+            low, high = min(slope(0.0), 0.0) - 1.0, max(slope(0.0), 0.0) + 1.0
+            true = brentq(slope, low, high, xtol=1e-13, rtol=1e-13)
+            r = hazard(float(t))
+            curvature = 1.0 + float((b**2 * r * np.maximum(a + b * t + r, 0.0)).sum())
+            worst = max(worst, abs(float(t) - true) * np.sqrt(curvature))
+        # the derivative has changed its sign after two steps, each a tenth of the width at most
+        yield Compared(worst, 0.2, f"{count} functions, 120 rows: zeros by bracketing", "reference", "definition",
+                       "distance over the width")  # fmt: skip
 
 
 @check(
