@@ -6,6 +6,7 @@ answer, and its differences in a parameter, the sites held, have to be the gradi
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -221,3 +222,93 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         ("means that are zero now", label_regression._relative_change(none, some), 1.0),
     ]
     yield as_documented(rows, "fast", "changes")
+
+
+# -- what comes of a doubt ----------------------------------------------------------------------------------------
+
+# the module whose fits ask, and the problem
+_ASKS = {
+    **dict.fromkeys(("svgpc", "epgpc"), ("reference.wenzel2019._certain", "probit")),
+    "x-gpc": ("reference.wenzel2019._certain", "logit"),
+    **dict.fromkeys((*PREDICTING, "vi-jj-full", "vi-jj-hybrid"), ("reference.izmailov2016.fit", "logit")),
+    **dict.fromkeys(("ep", "sep"), ("reference.common._training", "threshold")),
+    "vi-robust": ("reference.villacampa2017.vi_fit", "threshold errors"),
+    "arpep": ("reference.villacampa2020.fit_energies", "threshold errors"),
+    "laplace-sparse": ("reference.villacampa2020.laplace_sparse", "softmax"),
+}  # fmt: skip
+# searches whose ends are doubted as well; those that take long end after a step, whatever gradient is left
+_SEARCHED = ("svgpc", "epgpc", *PREDICTING, "vi-jj-full", "vi-jj-hybrid")
+_SHORT = ("ep", "vi-robust", "arpep")
+# whose neighbours are fits of their own; the others hold their sites
+_AGAIN = ("x-gpc", "svgpc", "epgpc", "svi", "vi-jj", "vi-taylor", "vi-robust", "arpep", "laplace-sparse")
+
+
+def _doubted(context: Context, method: str, doubt: str, **options: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """The answer of a run of which something, or nothing, is doubted; answers and prior of each time it was asked."""
+    place, kind = _ASKS[method]
+    asked: list[tuple[Any, Any]] = []
+
+    def take(answers: Any, prior: Any, *_: Any, **__: Any) -> str:
+        asked.append((answers, prior))
+        return doubt
+
+    named = tiny(kind).replace(name=f"{kind}, doubted {doubt}")
+    with mock.patch.object(importlib.import_module(place), "rounding_doubt", take):
+        fit = context.solve("reference", method, named, **options)
+    return fit, asked
+
+
+def _doubts_register(method: str) -> None:
+    @check(
+        f"identity/{method}/doubted_answers",
+        paper=PAPER[method],
+        question="Is a converged answer doubted once, learned or held, no longer called converged then, and told why?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        doubt = "last digits decide"
+        runs: list[tuple[str, dict[str, Any]]] = [("held", {})]
+        if method in _SEARCHED + _SHORT:
+            short = {"n_steps": 1, "optimizer": "lbfgs", "learn_tolerance": 1e9} if method in _SHORT else {}
+            runs.append(("learned", {"learn": ("variance",), **short}))
+        wrong = []
+        for name, options in runs:
+            # laplace-sparse has no such option
+            more = {} if method == "laplace-sparse" else {"gradients": False}
+            fit, asked = _doubted(context, method, doubt, tolerance=1e-3, **options, **more)
+            if fit.converged or fit.settings.get("reason") != doubt or len(asked) != 1:
+                wrong.append(
+                    f"{name}: converged {fit.converged}, {fit.settings.get('reason')}, asked {len(asked)} times"
+                )
+        sure, asked = _doubted(context, method, "", tolerance=1e-8 if method in _AGAIN else 1e-3)
+        if not sure.converged or "reason" in sure.settings or len(asked) != 1:
+            wrong.append(f"not doubted: converged {sure.converged}, asked {len(asked)} times")
+        answers, prior = asked[0]
+        early, asked = _doubted(context, method, doubt, tolerance=1e-12, max_iterations=1)
+        if early.converged or early.settings.get("reason") == doubt or asked:
+            wrong.append(f"after one iteration: asked {len(asked)} times, {early.settings.get('reason')}")
+        yield flaws(len(wrong), "; ".join(wrong) or "doubted, not doubted, and cut short", "reference", "runs")
+
+        if method not in _AGAIN:
+            return
+        there = answers(prior._replace(variance=1.02 * prior.variance, lengthscales=0.99 * prior.lengthscales))
+        kind = tiny(_ASKS[method][1])
+        beside = kind.replace(
+            name=f"{kind.name}, beside", variance=1.02 * kind.variance, lengthscales=0.99 * kind.lengthscales
+        )
+        fit = context.solve("reference", method, beside, tolerance=1e-8)
+        gap, fields = 0.0, ("inducing_mean", "inducing_cov", "latent_mean")
+        for name, (value, *_) in there.items():
+            if name in fields:
+                wanted = np.reshape(getattr(fit, name), np.shape(value))
+            elif name in ("elbo", "log_evidence", "energy"):
+                wanted = np.asarray(fit.log_evidence)
+            else:
+                continue
+            gap = max(gap, float(np.abs(value - wanted).max() / max(1.0, float(np.abs(wanted).max()))))
+        yield Compared(gap if len(there) > 3 else np.inf, 1e-6, "two runs to 1e-8: variances times 1.02, from the fit",
+                       "reference", "a run there")  # fmt: skip
+
+
+for _method in _ASKS:
+    _doubts_register(_method)
