@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -381,6 +382,37 @@ def _files_refused(checkpoint: Any) -> Iterator[str]:
         with path.open("wb") as file:
             np.savez(file, **arrays | {"a": np.array([None])}, schema=np.array(checkpoint.SCHEMA))
         cases.append(says("holds objects"))
+        # a name that only one side has is another setting, even where its value is None
+        checkpoint.save(path, mark, arrays)
+        cases += [says("stop = None", run=other({"stop": None})), says("another Z,", run=other({}, Z=np.zeros(2)))]
+        # the same run: in whatever order it is told, of whatever type its whole numbers are
+        told = checkpoint.fingerprint(
+            {"learn": ["variance"], "rate": 0.5},
+            {"y": np.arange(3, dtype=np.int16), "X": np.asfortranarray(arrays["a"])},
+        )
+        if checkpoint.load(path, told, arrays) is None:
+            cases.append("the same run is told otherwise")
+        # numbers that have gone from one array to the next are not where they were written
+        grown = {"r": np.array([1.0, 2.0]), "s": np.array([3.0])}
+        checkpoint.save(path, mark, grown)
+        with np.load(path) as stored:
+            rest = {name: stored[name] for name in ("schema", "mark", "content")}
+        first, second = grown["r"], grown["s"]
+        for pair in (
+            (first[:1], np.array([2.0, 3.0])), (first.view(np.int64), second), (second, first), (first[None], second)
+        ):  # fmt: skip
+            moved = dict(zip("rs", pair, strict=True))
+            with path.open("wb") as file:
+                np.savez(file, **moved, **rest)  # type: ignore[arg-type]
+            cases.append(says("content that was changed", None))
+        for error, words in ((OSError(28, "No room"), "found 'No room' when"), (OSError("no number"), "'no number'")):
+            with mock.patch.object(checkpoint.os, "replace", side_effect=error):
+                try:
+                    checkpoint.save(path, mark, grown)
+                except OSError as raised:
+                    cases.append(None if words in str(raised) else f"{words}: {raised}")
+                else:
+                    cases.append(f"{words}: nobody said so")
         yield from (case for case in cases if case is not None)
         yield from _orphans(checkpoint, path, mark, arrays)
         try:

@@ -97,6 +97,8 @@ def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z, problem.shared)
         own: dict[str, Any] = {"alpha": 0.5} if _MODULES[method] in ("pep", "apep") else {}
         own |= {"epsilon": 0.01} if multiclass.METHODS[method].robust else {}
+        # not the half of the way, at which old and new sites count alike
+        own |= {"damping": 0.7} if "damping" in multiclass.METHODS[method].options.declared() else {}
         made = multiclass.METHODS[method].options(**own, tolerance=NEVER, max_iterations=SWEEPS)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
         parts = multiclass.fit(method, rows, problem.n_classes, prior, made)

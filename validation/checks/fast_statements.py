@@ -276,6 +276,173 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield as_documented(rows, "fast", "fits")
 
 
+@check(
+    "identity/ep/ends_of_training",
+    paper="villacampa2017",
+    question="Do sweeps end where there is nothing to come to, and is a search left at its best evaluation?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.solve.mixing import Mixing
+    from fast.sparse_classes import training
+    from fast.sparse_classes.ep import Swept
+
+    class Run:
+        """Sweeps whose residuals the judge sets; it remembers where it was put."""
+
+        damping = 1.0
+
+        def __init__(self, residuals: list[float]) -> None:
+            self.points = SimpleNamespace(hyper=0.0, Z=0.0)
+            self.residuals, self.swept, self.number = residuals, 0, 0.0
+
+        def refresh(self) -> Swept:
+            self.swept += 1
+            return Swept(self.residuals[min(self.swept, len(self.residuals)) - 1], 0, "why")
+
+        def log_evidence(self) -> float:
+            return -((self.points.hyper - 1.0) ** 2)
+
+        def gradient(self) -> float:
+            return 0.0
+
+        def state(self) -> dict[str, Any]:
+            return {"number": np.array(self.number)}
+
+        def rebuild(self) -> None:
+            """Nothing to do."""
+
+        def restore(self, arrays: Any, hyper: float, Z: float, moved: bool) -> None:
+            self.points, self.number = SimpleNamespace(hyper=hyper, Z=Z), float(arrays["number"])
+
+    rows: list[tuple[str, object, object]] = []
+    settings = training.Settings(max_iterations=9, tolerance=1e-6)
+    for residuals, swept, converged in (
+        ([0.5, 0.4, np.inf], 3, False), ([0.5, np.nan], 2, False), ([0.5, 0.4, 0.0], 3, True), ([0.5], 9, False),
+    ):  # fmt: skip
+        run: Any = Run(residuals)
+        heard: list[Any] = []
+        end = training._plain(run, settings, heard.append, 0, 0)
+        rows.append((f"residuals {residuals}", (run.swept, end.iterations, len(heard), end.converged),
+                     (swept, swept, swept, converged)))  # fmt: skip
+
+    # evaluations at 0, 1 and 3, of which the second is the best; the state of each has its number
+    run = Run([])
+
+    def converge(run: Any, _: Any) -> Any:
+        run.number = 10.0 + run.points.hyper
+        return training.Trained(np.zeros(0), 0.0, True, 1, 0, False, "")
+
+    def maximise(evaluate: Any, start: Any, *_: Any, **__: Any) -> Any:
+        best = None
+        for vector in (0.0, 1.0, 3.0):
+            place = evaluate(np.array([vector]), best)
+            if best is None or place.value > best.place.value:
+                best = SimpleNamespace(place=place, vector=np.array([vector]))
+        return SimpleNamespace(best=best, enough=False, residual=0.0, trace=np.zeros(2), reason="end")
+
+    packing: Any = SimpleNamespace(
+        vector=lambda hyper, Z: np.zeros(1), parameters=lambda vector, *_: (float(vector[0]), 0.0), parts={},
+        prior=lambda hyper: (0.0, np.zeros(1)), gradient=lambda gradient, hyper: np.zeros(1),
+    )  # fmt: skip
+    run.points = SimpleNamespace(hyper=0.0, Z=0.0)
+    with mock.patch.multiple(training, converge=converge, maximise=maximise):
+        training.search(run, training.Settings(n_steps=5), packing)
+    # an evaluation starts at the best state before it, so that the last one had moved both
+    rows.append(("a search is left at its best parameters and state", (run.points.hyper, run.number), (1.0, 11.0)))
+
+    mixing, rates = Mixing(4), []
+    for _ in range(3):
+        rates.append(mixing.rate(lambda part: part))
+        mixing.learn(np.array([1.0, 0.5 * len(rates)]), np.array([-0.4, -0.2 * len(rates)]))
+    rows.append(("rates of nothing, one and two steps", [round(rate, 9) for rate in rates], [0.0, 0.0, 0.6]))
+    yield as_documented(rows, "fast", "ends")
+
+
+@check(
+    "identity/pep/counted_halvings",
+    paper="villacampa2020",
+    question="Do steps that are halved count as improper, in parts too, and is the share that was taken kept?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import sites
+    from fast.full_classes import inner_ep
+    from fast.full_classes import predict as of_classes
+    from fast.methods import epgpc_svi
+    from fast.sparse_classes.ep import Swept
+
+    run: Any = object.__new__(sites.PowersInParts)
+    run.leaves, run._taken = None, 0.0
+    run.q = SimpleNamespace(precision=np.ones((3, 1, 1)), shift=np.ones((3, 1)))
+    moves: list[Any] = []
+    told = sites._Summed(np.full((3, 1, 1), 4.0), np.full((3, 1), 2.0), Swept(0.5, 2))
+
+    def move(by_precision: Array, by_shift: Array, damping: float) -> tuple[float, int]:
+        moves.append((by_precision.ravel().tolist(), by_shift.ravel().tolist(), damping))
+        return 0.125 * damping, 3
+
+    shares: list[float] = []
+
+    def state(run: Any, damping: float) -> None:
+        shares.append(damping)
+
+    with mock.patch.multiple(sites, _summed=lambda *_: told, _state=state):
+        run._move_damped = move
+        swept = [run.sweep(0.8), run.sweep(0.4)]
+    rows: list[tuple[str, object, object]] = [
+        ("improper cavities and halvings", [(one.residual, one.n_improper) for one in swept], [(0.5, 5)] * 2),
+        ("moves", moves, [([3.0] * 3, [1.0] * 3, 0.8), ([3.0] * 3, [1.0] * 3, 0.4)]),
+        ("shares taken before", [round(share, 12) for share in (*shares, run._taken)], [0.0, 0.1, 0.05]),
+    ]
+
+    # two inner sites that are alike: the sum of their changes is twice the largest, in either order of updates
+    cov = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    start: Any = inner_ep.Differences(np.array([[0.3, 0.3]]), cov)
+    zeros = np.zeros((1, 2))
+    for schedule in ("parallel", "sequential"):
+        there: Any = inner_ep.Differences(start.mean.copy(), cov.copy())
+        end = inner_ep.sweep(zeros, zeros, there, schedule=schedule, damping=1.0, cavity=start)
+        gap = abs(float(end.change[0] / end.largest[0]) - 2.0)
+        rows.append((f"changes of two equal sites, {schedule}", gap < 1e-12 and end.largest[0] > 0.01, True))
+
+    # a product rule has as many dimensions as there are differences of classes
+    asked: list[int] = []
+
+    def rule(dimension: int, *_: Any) -> Any:
+        asked.append(dimension)
+        raise _Caught
+
+    for C in (2, 3, 5):
+        with mock.patch.object(of_classes, "product_rule", rule):
+            try:
+                prior: Any = SimpleNamespace(X=np.zeros((4, 2)), n_classes=C)
+                of_classes.predict_distribution(prior, prior, np.zeros((0, 2)), prediction_nodes=3)
+            except _Caught:
+                continue
+    rows.append(("dimensions of product rules", asked, [1, 2, 4]))
+
+    # the gradient that moves the prior is that of the batch and of the density of what is learned
+    seen: list[Any] = []
+
+    def adam(derivative: Array, *_: Any) -> Any:
+        seen.append(derivative.tolist())
+        raise _Caught
+
+    packing: Any = SimpleNamespace(prior=lambda hyper: (7.0, np.array([0.25, -4.0])))
+    steps: Any = SimpleNamespace(
+        run=SimpleNamespace(gradient=lambda *_: np.array([1.0, 2.0]), hyper=None), packing=packing, adam=None,
+        options=SimpleNamespace(learning_rate=0.1), iteration=0,
+    )  # fmt: skip
+    anything: Any = None
+    with mock.patch.object(epgpc_svi, "adam_step", adam):
+        try:
+            epgpc_svi._Steps._move_kernel(steps, anything, anything)
+        except _Caught:
+            rows.append(("gradient of a step of the prior", seen, [[1.25, -2.0]]))
+    yield as_documented(rows, "fast", "sweeps")
+
+
 def _data_and_prior(given: dict[str, Any]) -> tuple[Any, Any]:
     from fast.core.values import Data, Prior
 

@@ -186,6 +186,34 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     )  # fmt: skip
 
 
+@check(
+    "limit/x-gpc/known_values",
+    paper="wenzel2019",
+    question="Is the class probability at a known latent value the logistic of it, and is its error stated as written?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.likelihood import probit, quadrature
+    from fast.one_latent.predict import logit_prediction
+
+    mean = np.array([-700.0, -30.0, -1.0, 0.0, 0.3, 5.0, 40.0, 700.0])
+    exact = -np.logaddexp(0.0, np.outer(mean, [1.0, -1.0]))
+    for var in (0.0, 1e-31, 1e-29, 1e-24):
+        found = quadrature.log_class_probabilities(mean, np.full(mean.size, var))
+        gap = float((np.abs(found - exact) / (1.0 + np.abs(mean[:, None]) / 100.0)).max())
+        why = f"variance {var:g} moves log P by less than it; the stated error of each probability"
+        yield Compared(gap, 1e-12 + var, why, "fast", "definition", "nat, of 1 + |mean|/100")
+    found = probit.class_probabilities(mean, np.zeros(mean.size))
+    gap = float(np.abs(found - ndtr(np.outer(mean, [-1.0, 1.0]))).max())
+    yield Compared(gap, 1e-15, "the normal distribution function", "fast", "definition", "difference")
+    for largest in (0.0, 5.0, 250.0, 900.0):
+        told = logit_prediction(np.array([0.5 * largest, -largest]), np.array([0.4, 2.0])).quadrature_error
+        wanted = 1e-12 * (1.0 + largest / 100.0)
+        yield Compared(abs(told / wanted - 1.0), 1e-12, f"error stated at means to {largest:g}", "fast", "definition")
+    none = logit_prediction(np.zeros(0), np.zeros(0))
+    yield Compared(abs(none.quadrature_error / 1e-12 - 1.0), 1e-12, "at no test point", "fast", "definition")
+
+
 # -- stacks ----------------------------------------------------------------------------------------
 
 

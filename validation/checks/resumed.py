@@ -173,6 +173,15 @@ def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Ite
         )
 
 
+def _by_products(runs: Iterable[Run]) -> Iterable[Outcome]:
+    """`interrupted` where kernels of steps are made by products, as of inputs with many columns."""
+    from fast.sparse_classes import projections
+
+    with mock.patch.object(projections, "_PRODUCTS_FROM", 1):
+        for run in runs:
+            yield from interrupted((run._replace(label=f"{run.label}, by products"),), ((5,),))
+
+
 _CHANGED: Mapping[str, Any] = MappingProxyType(
     {
         "variance": 2.0, "noise": 0.25, "jitter": 5e-3, "seed": 4, "batch_size": 4, "damping": 0.6, "alpha": 0.6,
@@ -460,7 +469,10 @@ def _register(method: str, runs: list[Run]) -> None:
         (
             "interrupted",
             "Does a run that is killed and continued end at the same digits?",
-            lambda context: interrupted(runs, quick if context.quick else slow),
+            lambda context: [
+                *interrupted(runs, quick if context.quick else slow),
+                *_by_products(run for run in whole if "learn" in run.options and run.method != "x-gpc-svi"),
+            ],
         ),
         (
             "other_runs",

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,16 +247,15 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield flaws(len(forced.parts) != 8, "five parts are asked for: eight", "fast", "parts")
 
 
-def _in_parts(method: str, asked: Problem, client: Any = None) -> Any:
+def _in_parts(method: str, asked: Problem, client: Any = None, *, checkpoint: Any = None, callback: Any = None) -> Any:
     from fast.blockwise import multiclass
     from fast.blockwise.rows import rows_of
     from fast.core.values import Prior
 
     prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
-    options = multiclass.METHODS[method].options(max_iterations=4, tolerance=1e-300)
-    return multiclass.fit(
-        method, rows_of(asked.X, asked.y, leaf=1), asked.n_classes, prior, options, client=client
-    )  # fmt: skip
+    options = multiclass.METHODS[method].options(max_iterations=4, tolerance=1e-300, callback=callback)
+    rows = rows_of(asked.X, asked.y, leaf=1)
+    return multiclass.fit(method, rows, asked.n_classes, prior, options, client=client, checkpoint=checkpoint)
 
 
 for _method, _paper in (("ep", "villacampa2017"), ("gfitc", "villacampa2017"), ("pep", "villacampa2020")):
@@ -570,3 +569,131 @@ class _Raised(_Waiting):
     def result(self, timeout: float | None = None) -> str:
         """Its error."""
         raise TimeoutError("of the question")
+
+
+class _StoppedError(Exception):
+    """Stands for a process that ends."""
+
+
+@check(
+    "invariance/x-gpc/kept_sums",
+    paper="wenzel2019",
+    question="Does a run on parts go on from the sums in its folder, with the same digits, and with no other run's?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import engines, quadratic, taylor
+    from fast.blockwise.rows import rows_of
+    from fast.core.values import Prior
+
+    asked = tiny("logit")
+    assert asked.Z is not None
+    given: dict[str, Any] = {"variance": asked.variance[0], "lengthscales": asked.lengthscales[0],
+                             "noise": asked.noise[0], "jitter": asked.jitter[0], "Z": asked.Z[0]}  # fmt: skip
+    summed = [0]
+    total = engines.Here.total
+
+    def counted(self: Any, visit: Any, state: Any) -> Any:
+        summed[0] += 1
+        return total(self, visit, state)
+
+    def run(method: str, folder: Any, **changed: Any) -> tuple[Any, int]:
+        """The end, and how many sums over the leaves were made for it."""
+        own = {name: changed.pop(name, value) for name, value in given.items()}
+        rows = rows_of(changed.pop("X", asked.X), changed.pop("y", asked.y), leaf=3)
+        likelihood = changed.pop("likelihood", "logit")
+        options = quadratic.BlockwiseOptions(**{"tolerance": 1e-300, "max_iterations": 3} | changed)
+        before = summed[0]
+        with mock.patch.object(engines.Here, "total", counted):
+            if method == "vi-taylor":
+                end = taylor.fit(rows, Prior(**own), options, likelihood=likelihood, checkpoint=folder)
+            else:
+                end = quadratic.fit(method, rows, Prior(**own), options, checkpoint=folder)
+        return end, summed[0] - before
+
+    def stop(step: int, *_: float) -> None:
+        if step == 2:
+            raise _StoppedError
+
+    rows: list[tuple[str, object, object]] = []
+    for method in ("x-gpc", "vi-taylor"):
+        with tempfile.TemporaryDirectory(prefix="triad-sums-") as name:
+            folder = Path(name) / "of" / "a run"  # made, with what is above it
+            plain, made = run(method, None)
+            digits = (plain.trace.tolist(), plain.inducing_mean.tolist(), plain.inducing_cov.tolist())
+
+            def same(end: Any, digits: Any = digits) -> bool:
+                return (end.trace.tolist(), end.inducing_mean.tolist(), end.inducing_cov.tolist()) == digits
+
+            with suppress(_StoppedError):
+                run(method, folder, callback=stop)
+            half = sorted(path.name for path in folder.iterdir())
+            rows.append((f"{method}: files after two steps", half, [f"{k:06d}.npz" for k in range(len(half))]))
+            end, again = run(method, folder)
+            # the digest of the data is always made
+            rows.append((f"{method}: goes on, digits and sums", (same(end), again), (True, made - len(half) + 1)))
+            rows.append((f"{method}: fewer sums than anew", 0 < len(half) < made, True))
+            end, again = run(method, folder, callback=lambda *_: None)
+            rows.append((f"{method}: once more, digits and sums", (same(end), again), (True, 1)))
+            X, Z = asked.X.copy(), asked.Z[0].copy()
+            X[-1, -1], Z[0, 0] = np.nextafter(X[-1, -1], 9.0), np.nextafter(Z[0, 0], 9.0)
+            others: dict[str, tuple[Any, str]] = {
+                "X": (X, "another data"), "y": (1 - asked.y, "another data"), "Z": (Z, "another Z"),
+                "lengthscales": (2.0 * given["lengthscales"], "another lengthscales"),
+                "variance": (3.0, "variance ="), "noise": (0.5, "noise ="), "jitter": (0.01, "jitter ="),
+                "tolerance": (1e-200, "tolerance ="), "max_iterations": (4, "max_iterations ="),
+            }  # fmt: skip
+            if method == "vi-taylor":
+                others["likelihood"] = "probit", "method ="
+            for field, (value, words) in others.items():
+                try:
+                    run(method, folder, **{field: value})
+                    told = "accepted"
+                except ValueError as error:
+                    told = str(error)
+                rows.append((f"{method}: another {field}", words in told, True))
+            rest = sorted(path.name for path in folder.iterdir())
+            rows.append((f"{method}: one file a sum, none of other runs", len(rest), made))
+            (Path(name) / "file").write_bytes(b"")
+            try:
+                run(method, Path(name) / "file")
+                told = "accepted"
+            except OSError as error:
+                told = str(error)
+            rows.append((f"{method}: a file in the place of a folder", "checkpoint: found File exists" in told, True))
+
+    # sites that live with the leaves are made again
+    few = tiny("threshold")
+    ends = [_in_parts("ep", few)]
+    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name:
+
+        def killed(progress: Any) -> None:
+            if progress.iteration == 2:
+                raise _StoppedError
+
+        with suppress(_StoppedError):
+            _in_parts("ep", few, checkpoint=name, callback=killed)
+        ends.append(_in_parts("ep", few, checkpoint=name))
+        ends.append(_in_parts("ep", few, checkpoint=name))
+    told = [(end.log_evidence, end.trained.residual, end.inducing_mean.tolist()) for end in ends]
+    rows.append(("ep: the same digits", told[1:], [told[0]] * 2))
+
+    # a run whose scheduler goes says how far it is
+    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name:
+        seen = [0]
+
+        def lost(self: Any, visit: Any, state: Any) -> Any:
+            seen[0] += 1
+            if seen[0] == 4:  # the digest, two sums
+                raise engines.ClusterLostError("gone")
+            return total(self, visit, state)
+
+        try:
+            with mock.patch.object(engines.Here, "total", lost):
+                prior, leaves = Prior(**given), rows_of(asked.X, asked.y, leaf=3)
+                quadratic.fit("x-gpc", leaves, prior, quadratic.BlockwiseOptions(1e-300, 5), checkpoint=name)
+            told = "not lost"
+        except engines.ClusterLostError as error:
+            told = str(error).replace(name, "FOLDER")
+        rows.append(("a loss is told", told, "gone; 2 sums are in FOLDER: the same call goes on from there"))
+    yield as_documented(rows, "fast", "runs")
