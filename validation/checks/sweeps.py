@@ -862,3 +862,26 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         unit = float(np.ldexp(1.0, power))
         worst = float(np.abs(standard_error(draws * unit) / unit / plain - 1.0).max())
         yield Compared(worst, 1e-12, f"in units of 2^{power}", "gibbs", "gibbs")
+
+
+@check(
+    "identity/gibbs-logit/batches_of_a_run",
+    paper="wenzel2019",
+    question="Are batches of a run twenty of its slowest autocorrelation times long, in draws, thinned or not?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains.moments import Batches
+    from gibbs.chains.summary import Averages
+
+    times = {"a": SimpleNamespace(autocorrelation_time=np.array([1.5, 4.0])),
+             "b": SimpleNamespace(autocorrelation_time=np.array([2.0]))}  # fmt: skip
+    made = Batches({"x": np.ones((4, 64, 2))}, np.full(64, 10.0))
+    rows: list[tuple[str, object, object]] = []
+    # 640 draws, of which the slowest quantity needs 4/thin to forget: 640 thin/80 batches, two a chain at least
+    for thin, n_draws, wanted in ((1, 640, 8), (3, 640, 24), (8, 640, 64), (1, 120, 2)):
+        finished: Any = SimpleNamespace(batches=made, n_draws=n_draws)
+        came = Averages.of(finished, times, 4, thin).batches  # type: ignore[arg-type]
+        rows.append((f"{n_draws} draws, one of {thin} sweeps: batches", came.widths.size, wanted))
+        rows.append((f"{n_draws} draws, one of {thin} sweeps: draws in them", float(came.widths.sum()), 640.0))
+    yield as_documented(rows, "gibbs", "batches")
