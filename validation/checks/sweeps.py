@@ -221,6 +221,56 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/mh-softmax/rounds_of_particles",
+    paper=PAPER,
+    question="Are particles multiplied by what their error asks for, twice to eight times, until it is met?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.core.options import Particles
+    from gibbs.evidence import result
+
+    rng = np.random.default_rng(37)
+    shape = rng.standard_normal(8)
+    shape = (shape - shape.mean()) / shape.std(ddof=1)
+    rows: list[tuple[str, object, object]] = []
+    for spreads, seen, most, target in (
+        ((0.2, 0.1, 0.04), (0.5, 0.5, 0.5), 5, 0.02), ((0.2, 0.1, 0.04), (0.5, 0.5, 0.5), 2, 0.02),
+        ((0.04,), (0.5,), 5, 0.02), ((0.04, 0.04), (0.29, 0.3), 3, 0.02), ((3.0, 2.0, 1.0), (0.5,) * 3, 3, 0.02),
+        ((0.51, 0.49), (0.5, 0.5), 3, 0.5),
+    ):  # fmt: skip
+        options = Particles(n_particles=10, n_islands=8, max_rounds=most, target_error=target)
+        sizes: list[int] = []
+
+        def work(size: int, sizes: list[int] = sizes, spreads: Any = spreads, seen: Any = seen) -> Any:
+            sizes.append(size)
+            return -7.0 + spreads[len(sizes) - 1] * shape, seen[len(sizes) - 1]
+
+        answer = result._of_annealed(work, options, 5, "number", least=0.3)
+        wanted, size, trusted = [], 10, False
+        for spread, number in list(zip(spreads, seen, strict=True))[:most]:
+            wanted.append(size)
+            relative = np.exp(spread * shape)
+            error = float(relative.std(ddof=1) / relative.mean() / np.sqrt(8.0))
+            trusted = error <= target and spread <= 0.5 and number >= 0.3
+            if trusted:
+                break
+            size *= int(min(max(np.ceil(1.3 * (error / target) ** 2), 2), 8))
+        told = (sizes, answer.trusted, answer.detail["rounds"], answer.detail["n_particles"], answer.detail["number"],
+                answer.detail["n_powers"], round(answer.detail["island_spread"], 12))  # fmt: skip
+        last = len(wanted) - 1
+        rows.append((f"spreads {spreads}", told, (wanted, trusted, len(wanted), 8.0 * wanted[-1], seen[last], 4.0,
+                                                 spreads[last])))  # fmt: skip
+        # the jackknife: left out one by one, as if the number of islands were the size of a sample
+        p = np.exp(spreads[last] * shape)
+        left = np.array([np.log(np.delete(p, k).mean()) for k in range(8)])
+        gap = max(abs(answer.value + 7.0 - np.log(p.mean())), abs(answer.bias - 7.0 * (left.mean() - np.log(p.mean()))),
+                  abs(answer.mean_log + 7.0), abs(answer.standard_error - p.std(ddof=1) / p.mean() / np.sqrt(8.0)))  # fmt: skip
+        yield Compared(float(gap), 1e-12, f"spreads {spreads}: average, bias, error", "gibbs", "definition", "absolute")
+    yield as_documented(rows, "gibbs", "rounds")
+
+
+@check(
     "identity/mh-softmax/islands_of_others",
     paper=PAPER,
     question="Are islands that workers return taken in their order, with the least acceptance and the mean fraction?",
@@ -837,6 +887,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             except ValueError:
                 told = "refused"
             rows.append((f"{name} changed", told, "refused" if change else "read"))
+        # another run is refused by what is different in it, what was before what is asked for
+        marks = [checkpoint.fingerprint({"n_draws": n, "seed": 3}, {"X": np.full(2, x)}) for n, x in ((5, 1), (6, 2))]
+        checkpoint.write(path, marks[0], arrays)
+        try:
+            checkpoint.read(path, marks[1])
+            told = "read"
+        except ValueError as error:
+            told = str(error)
+        for what in ("another X", "n_draws = 5 instead of 6"):
+            rows.append((f"{what!r} is told", what in told, True))
+        rows.append(("what is the same is told", "seed" in told.split("(")[1].split(")")[0], False))
         np.savez(path, **{name: value for name, value in written.items() if name != "state.x"})
         try:
             checkpoint.read(path, "mark")
