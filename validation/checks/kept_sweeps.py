@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
 from validation.checks import hyper_model as own
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
+from validation.checks.few_data import Few
+from validation.checks.standard_errors import Sampler, sampled
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -244,6 +246,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((f"{r} chains: ended, agreed", (ended, watch.passed), (True, r < 4)))
     first, second = np.random.default_rng(32).standard_normal((2, 6, 3))
     t = ttest_1samp(second - first, 0.0).statistic
+    fixed = warmup._drift_t(np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[1.0, 2.5], [1.0, 2.5]]))
+    rows.append(("drift of what never moves, and of what moves as one", fixed.tolist(), [0.0, np.inf]))
     gap = float(np.abs(warmup._drift_t(first, second) - t).max())
     yield Compared(gap, 1e-12, "Student's t of changes of six chains", "gibbs", "scipy.stats", "absolute")
     pieces = np.concatenate([first, second])
@@ -311,11 +315,23 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from gibbs.chains.diagnostics import standard_error
+    from gibbs.chains.diagnostics import least_ess, standard_error
 
     draws = np.random.default_rng(36).standard_normal((4, 60, 2))
     draws[0, 0] = 0.0
     plain = standard_error(draws)
+    rough = draws.astype(np.float32)
+    for name, given in (("lists", draws.tolist()), ("numbers of half the digits", rough)):
+        wanted = standard_error(np.asarray(given, dtype=np.float64))
+        yield Compared(float(np.abs(standard_error(given) - wanted).max()), 0.0, name, "gibbs", "gibbs", "absolute")
+    diagnostics = {"moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
+                   "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0]))}  # fmt: skip
+    never = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
+    rows = [
+        ("least effective size", least_ess(diagnostics), 40.0),  # type: ignore[arg-type]
+        ("where one never moves", least_ess(diagnostics | never), 0.0),
+    ]  # type: ignore[arg-type]
+    yield as_documented(rows, "gibbs", "sizes")
     for power in (-600, 600, 1000):
         unit = float(np.ldexp(1.0, power))
         worst = float(np.abs(standard_error(draws * unit) / unit / plain - 1.0).max())
@@ -343,3 +359,48 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((f"{n_draws} draws, one of {thin} sweeps: batches", came.widths.size, wanted))
         rows.append((f"{n_draws} draws, one of {thin} sweeps: draws in them", float(came.widths.sum()), 640.0))
     yield as_documented(rows, "gibbs", "batches")
+
+
+@check(
+    "invariance/gibbs-threshold/masses_of_classes",
+    paper="villacampa2017",
+    question="Are class probabilities normalised draw by draw, whatever their sum, and the sums told?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import hyper, multinomial_probit, pairwise, softmax, threshold
+
+    lengths: dict[str, Any] = {"n_chains": 2, "n_draws": 4, "n_warmup": 2}
+    learnt = lengths | {"learn": ("noise",), "hyperprior": {"noise": ("log-normal", 0.5, 0.3)}, "n_steps": 2}
+    for method, likelihood, options, module, name in (
+        ("gibbs-pairwise", "threshold", lengths, pairwise, "argmax_probability"),
+        ("gibbs-probit", "multinomial-probit", lengths, multinomial_probit, "argmax_probability"),
+        ("gibbs-threshold", "threshold", lengths, threshold, "argmax_probability"),
+        ("mh-softmax", "softmax", lengths, softmax, "softmax_probability"),
+        ("gibbs-probit", "multinomial-probit", learnt, hyper, "argmax_probability"),
+    ):
+        entry = Sampler(method, Few(likelihood), options)
+        whole = sampled(entry, 38)
+        function = getattr(module, name)
+
+        def more(mean: Array, var: Array, function: Any = function) -> Array:
+            """Five quarters of what they are where the first class has less than the third, which is some draws."""
+            value = np.asarray(function(mean, var))
+            return value * np.where(mean[:, :1] < mean[:, 2:3], 1.25, 1.0)
+
+        with mock.patch.object(module, name, more):
+            scaled = sampled(entry, 38)
+        what = f"{method}{', parameters sampled' if options is learnt else ''}"
+        gap = own.difference(scaled.probabilities, whole.probabilities)
+        yield Compared(gap, 1e-9, f"{what}: probabilities", "gibbs", "gibbs", "absolute")
+        share = (scaled.probability_mass - whole.probability_mass) / 0.25  # of the draws
+        draws = 8.0 * share
+        wrong = int(np.any(np.abs(draws - draws.round()) > 1e-6)) + int(np.any(whole.probability_mass > 1.0 + 1e-6))
+        wrong += int(not 0.0 < share.mean() <= 1.0)
+        yield flaws(wrong, f"{what}: sums before, {draws.round(2).tolist()} of eight draws raised", "gibbs", "sums")
+    # of so many draws that only every second one is asked for its probabilities
+    with mock.patch.object(softmax, "_PROBABILITY_DRAWS", 4):
+        thinned = sampled(Sampler("mh-softmax", Few("softmax"), lengths), 38)
+    gap = max(own.difference(thinned.probability_mass, np.ones(1)), own.difference(thinned.probabilities.sum(axis=1),
+              np.ones(1)))  # fmt: skip
+    yield Compared(gap, 1e-6, "mh-softmax, every second draw: sums", "gibbs", "definition", "absolute")

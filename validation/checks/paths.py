@@ -343,3 +343,82 @@ def _score(target: Any, at: Array) -> Array:
     p /= p.sum(axis=0)
     one_hot = (target.y == np.arange(len(f))[:, None]).astype(np.float64)
     return np.asarray(target.factor.T @ (target.basis @ (one_hot - p)).ravel() - at)
+
+
+def _path_over_steps(h: Array, w: Array, cov: Array, y: NDArray[np.int64], height: float) -> tuple[Array, int]:
+    """Where a quarter turn of one chain ends, h and w (L, n), and how many planes it meets: mechanics, plane by plane.
+
+    The potential rises by `height` for every datum whose label is not the largest. At a plane between two classes of a
+    datum the velocity changes along cov times its normal, by so much that the energy stays what it was; where that
+    cannot be, it is reflected.
+    """
+    L, n = h.shape
+    planes = [(c, i) for i in range(n) for c in range(L) if c != y[i]]
+    above = {(c, i): bool(h[y[i], i] >= h[c, i]) for c, i in planes}
+    left, met = 0.5 * np.pi, 0
+    while True:
+        times = {}
+        for c, i in planes:
+            # M cos t + Q sin t, M as large as rounding leaves it on its side of zero, ends there within half a turn
+            side = 1.0 if above[c, i] else -1.0
+            M, Q = max(side * (h[y[i], i] - h[c, i]), 0.0), side * (w[y[i], i] - w[c, i])
+            phase = float(np.arctan2(-M, Q))
+            times[c, i] = phase + np.pi if phase <= 0.0 else phase
+        plane = min(times, key=lambda key: times[key])
+        time = min(times[plane], left)
+        h, w = np.cos(time) * h + np.sin(time) * w, np.cos(time) * w - np.sin(time) * h
+        left -= time
+        if left <= 0.0:
+            return h, met
+        met += 1
+        c, i = plane
+        rest = all(above[j, i] for j, k in planes if k == i and j != c)
+        rise = 0.0 if not rest else height if above[plane] else -height
+        speed, variance = w[y[i], i] - w[c, i], cov[y[i], i, i] + cov[c, i, i]
+        energy = speed**2 - 2.0 * variance * rise
+        if energy > 0.0:
+            above[plane] = not above[plane]
+            new = np.copysign(np.sqrt(energy), speed)
+        else:
+            new = -speed
+        w = w.copy()
+        w[y[i]] += (new - speed) / variance * cov[y[i]][:, i]
+        w[c] -= (new - speed) / variance * cov[c][:, i]
+
+
+@check(
+    "identity/gibbs-threshold/paths_over_steps",
+    paper="villacampa2017",
+    question="Do paths over steps and against walls end where mechanics has them, plane by plane?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.moves.region import bounce_move, log_step
+
+    cov, y = three_classes()
+    root: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+    r = 30
+    for epsilon in (0.05, 0.3, 0.7, 0.0):
+        rng = np.random.default_rng(39)
+        start = np.einsum("lij,rlj->rli", root, rng.standard_normal((r, 3, 3)))
+        if epsilon == 0.0:  # inside
+            for latent in start:
+                for i, label in enumerate(y):
+                    top = int(latent[:, i].argmax())
+                    latent[[label, top], i] = latent[[top, label], i]
+        normals = rng.standard_normal((r, 3, 3))
+        given: Any = SimpleNamespace(standard_normal=lambda _, normals=normals: normals)
+        height = log_step(epsilon, 3)
+        # a label that is right has the likelihood 1 - ε + ε/C, one that is wrong ε/C
+        known = np.inf if epsilon == 0.0 else np.log((1.0 - epsilon + epsilon / 3.0) / (epsilon / 3.0))
+        yield flaws(
+            not np.isclose(height, known, rtol=1e-12), f"errors {epsilon:g}: height of a step", "gibbs", "steps"
+        )
+        result = bounce_move(given, start, cov, root, y, log_height=height)
+        velocity = np.einsum("lij,rlj->rli", root, normals)
+        ends = [_path_over_steps(start[k], velocity[k], cov, y, known) for k in range(r)]
+        gap = float(np.abs(result.auxiliary - np.array([end for end, _ in ends])).max())
+        # events multiply what rounding leaves
+        yield Compared(gap, 1e-8, f"errors {epsilon:g}: ends of {r} paths", "gibbs", "mechanics", "absolute")
+        wrong = int(np.count_nonzero(result.events != [met for _, met in ends]))
+        yield flaws(wrong, f"errors {epsilon:g}: planes met, {int(result.events.sum())} in all", "gibbs", "paths")
