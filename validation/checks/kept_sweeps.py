@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -324,6 +325,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     for name, given in (("lists", draws.tolist()), ("numbers of half the digits", rough)):
         wanted = standard_error(np.asarray(given, dtype=np.float64))
         yield Compared(float(np.abs(standard_error(given) - wanted).max()), 0.0, name, "gibbs", "gibbs", "absolute")
+    fixed = standard_error(np.full((4, 60, 1), 0.3))
+    yield Compared(float(np.abs(fixed).max()), 0.0, "what never moves", "gibbs", "its documentation", "absolute")
     diagnostics = {"moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
                    "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0]))}  # fmt: skip
     never = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
@@ -368,6 +371,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains import moments
     from gibbs.models import hyper, multinomial_probit, pairwise, softmax, threshold
 
     lengths: dict[str, Any] = {"n_chains": 2, "n_draws": 4, "n_warmup": 2}
@@ -398,9 +402,41 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         wrong = int(np.any(np.abs(draws - draws.round()) > 1e-6)) + int(np.any(whole.probability_mass > 1.0 + 1e-6))
         wrong += int(not 0.0 < share.mean() <= 1.0)
         yield flaws(wrong, f"{what}: sums before, {draws.round(2).tolist()} of eight draws raised", "gibbs", "sums")
-    # of so many draws that only every second one is asked for its probabilities
-    with mock.patch.object(softmax, "_PROBABILITY_DRAWS", 4):
-        thinned = sampled(Sampler("mh-softmax", Few("softmax"), lengths), 38)
-    gap = max(own.difference(thinned.probability_mass, np.ones(1)), own.difference(thinned.probabilities.sum(axis=1),
-              np.ones(1)))  # fmt: skip
-    yield Compared(gap, 1e-6, "mh-softmax, every second draw: sums", "gibbs", "definition", "absolute")
+    # of so many draws that only every second one is asked for its probabilities: batches are of several draws there
+    few_batches = {"_IN_ALL": 4, "_FEWEST": 2}
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(softmax, "_PROBABILITY_DRAWS", 16))
+        for limit, value in few_batches.items():
+            stack.enter_context(mock.patch.object(moments, limit, value))
+        thinned = sampled(Sampler("mh-softmax", Few("softmax"), lengths | {"n_draws": 24}), 38)
+    gap = max(
+        own.difference(told, np.ones(1)) for told in (thinned.probability_mass, thinned.probabilities.sum(axis=1))
+    )
+    yield Compared(gap, 1e-6, "mh-softmax, every third draw: sums", "gibbs", "definition", "absolute")
+
+
+@check(
+    "identity/gibbs-logit/longest_run",
+    paper="wenzel2019",
+    question="Does a run whose target stays out of reach end after a hundred times its draws, or where it was told?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.chains import chain
+
+    def step(state: State, _rngs: Mapping[str, Any]) -> State:
+        return {"x": state["x"] + 1.0}
+
+    def record(state: State) -> Any:
+        return chain.Record({"x": state["x"]}, {})
+
+    rows: list[tuple[str, object, object]] = []
+    for n_draws, most, reached, wanted in (
+        (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)), (4, 40, np.nan, (40, False)),
+    ):  # fmt: skip
+        plan = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most)
+        measures = chain.Measures(effective=lambda kept, every, reached=reached: reached)
+        done = chain.run({"x": np.zeros((2, 1))}, step, record, {}, plan, measures=measures)
+        rows.append((f"{n_draws} draws, at most {most}, {reached:g} of 5", (done.n_draws, done.target_reached), wanted))
+        rows.append((f"{n_draws} draws, at most {most}: sweeps", done.n_sweeps, 1 + wanted[0]))
+    yield as_documented(rows, "gibbs", "runs")

@@ -387,6 +387,33 @@ def _path_over_steps(h: Array, w: Array, cov: Array, y: NDArray[np.int64], heigh
 
 
 @check(
+    "identity/gibbs-threshold/hair_outside",
+    paper="villacampa2017",
+    question="Does a path that rounding has left outside a wall stay where it was, and no other?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.moves import region
+
+    cov, y = three_classes()
+    root: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+    start = np.zeros((4, 3, 3))
+    start[:, y, np.arange(3)] = 1.0
+    whole = region.bounce_move(np.random.default_rng(40), start, cov, root, y)
+    told = np.ones((4, 3), dtype=bool)
+    told[1, 2] = False
+    with mock.patch.object(region, "inside", return_value=told):
+        came = region.bounce_move(np.random.default_rng(40), start, cov, root, y)
+    rows: list[tuple[str, object, object]] = [
+        ("moved", (whole.moved.tolist(), came.moved.tolist()), ([True] * 4, [True, False, True, True])),
+        ("stays", bool(np.array_equal(came.auxiliary[1], start[1])), True),
+        ("the others", bool(np.array_equal(came.auxiliary[[0, 2, 3]], whole.auxiliary[[0, 2, 3]])), True),
+        ("planes met", came.events.tolist(), whole.events.tolist()),
+    ]
+    yield as_documented(rows, "gibbs", "paths")
+
+
+@check(
     "identity/gibbs-threshold/paths_over_steps",
     paper="villacampa2017",
     question="Do paths over steps and against walls end where mechanics has them, plane by plane?",
