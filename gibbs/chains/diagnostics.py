@@ -95,7 +95,7 @@ def chain_movement(draws: ArrayLike) -> Array:
 
 def least_ess(diagnostics: Mapping[str, Convergence]) -> float:
     """The smallest bulk or tail effective size of all diagnostics; 0 where one never moves."""
-    least = min(float(np.min([q.ess_bulk.min(), q.ess_tail.min()])) for q in diagnostics.values())
+    least = float(np.min([[q.ess_bulk.min(), q.ess_tail.min()] for q in diagnostics.values()]))  # NaN if one is
     return least if np.isfinite(least) else 0.0
 
 

@@ -46,8 +46,7 @@ class ThinnedStore:
             for rows in self._rows.values():
                 for k in range(self.count):  # draws 2, 4, 6 ... of those held; in place
                     rows[k] = rows[2 * k + 1]
-            if number % self.every:
-                return
+            return  # the count was even: this number is an odd multiple of what `every` was
         for name, rows in self._rows.items():
             if self.count == rows.shape[0]:
                 larger = np.empty((min(2 * rows.shape[0], self.capacity), *rows.shape[1:]), rows.dtype)

@@ -366,7 +366,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         unit = np.tril(tilting.factor, -1) / diagonal[:, None]
         with mock.patch.object(box, "_converged", side_effect=[False, True]):  # where there is something left
             early = box.tilt(root @ root.T, low, high)
-        left = derivatives(unit, *own_limits, early.saddle, early.mean)
+        left = derivatives(unit, own_limits[0], own_limits[1], early.saddle, early.mean)
         largest = float(np.abs(np.concatenate([left.grad_mean, left.grad_white])).max())
         rows: list[tuple[str, object, object]] = [
             ("points of the search that are of this box", {bool(np.array_equal(one, own_limits)) for one in limits},
@@ -455,7 +455,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         D, n_classes = 4, constraints + 1
         root = rng.standard_normal((D, D))
         G = 0.4 * root @ root.T + 0.8 * np.eye(D)
-        chol = np.linalg.cholesky(G)
+        chol: Array = np.asarray(np.linalg.cholesky(G), dtype=np.float64)
         # to the end, and whole: the run itself ends early, and softens factors where labels err
         with (
             mock.patch.object(sequential, "_SWEEPS", 400), mock.patch.object(sequential, "_NEAR", 1e-13),

@@ -119,9 +119,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         D = constraints.datum.size
         order = np.arange(D)[::-1]
         # rows of the constraints, in all values of all latents
-        A = np.zeros((D, few.n_latents, 2))
-        A[np.arange(D), :, constraints.datum] = constraints.signs
-        A = A.reshape(D, -1)
+        rows = np.zeros((D, few.n_latents, 2))
+        rows[np.arange(D), :, constraints.datum] = constraints.signs
+        A = rows.reshape(D, -1)
         prior = np.zeros((A.shape[1], A.shape[1]))
         for k, one in enumerate(K):
             prior[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = one
@@ -183,7 +183,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 came = exact_probit._probabilities(np.random.default_rng(34), white, loadings, conditional, unit)
             worst = max(own.difference(left, right) for left, right in zip(came, wanted, strict=False))
             # of three classes rounding leaves a millionth of a per cent of a deviation to draw
-            limit = 1e-7 if L == 3 else 1e-10
-            yield Compared(worst, limit, f"{L} latents, noise {unit:g}, {name}", "gibbs", "definition", "absolute")
+            most = 1e-7 if L == 3 else 1e-10
+            yield Compared(worst, most, f"{L} latents, noise {unit:g}, {name}", "gibbs", "definition", "absolute")
             yield Compared(own.difference(came[2], np.ones(t)), 1e-10, f"{L} latents, {name}: all of the mass", "gibbs",
                            "definition", "absolute")  # fmt: skip
