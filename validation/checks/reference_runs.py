@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
@@ -152,6 +153,41 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         )
         yield Compared(abs(new.residual / wanted - 1.0), 1e-9, f"{new.iterations} steps, from a run of one less",
                        "reference", "a shorter run")  # fmt: skip
+
+
+@check(
+    "identity/vi-taylor/one_round",
+    paper="izmailov2016",
+    question="Is an iteration towards the fixed point one round of (15), (13), (12), or of xi = m, (18), (17)?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016._prior import Inputs
+    from reference.izmailov2016.algorithm1 import Variational
+    from reference.izmailov2016.fit import _settle
+
+    asked, y, hyper, K = one_latent("logit")
+    inverse = np.linalg.inv(K.K_ZZ)
+    kappa = K.K_XZ @ inverse
+    start = 0.3 * np.arange(4.0), 0.5 * K.K_ZZ
+    f, var = kappa @ start[0], K.k_xx + np.einsum("im,mp,ip->i", kappa, start[1] - K.K_ZZ, kappa)
+    for method in ("vi-jj", "vi-taylor"):
+        if method == "vi-jj":
+            xi = np.sqrt(f**2 + var)
+            weight, pull = np.tanh(0.5 * xi) / (2.0 * xi), 0.5 * y
+        else:
+            xi, weight = f, expit(f) * expit(-f)
+            pull = y * expit(-y * f) + weight * f
+        cov = np.linalg.inv(inverse + (kappa.T * weight) @ kappa)
+        wanted = cov @ kappa.T @ pull, cov, xi
+        from_there = Variational(*start, np.zeros(asked.n))
+        end = _settle(method, Inputs(asked.X, y, hyper), "logit", 1e-14, 1, None, from_there)
+        assert end.xi is not None
+        found = end.inducing_mean, end.inducing_cov, end.xi
+        gap = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(found, wanted, strict=True))
+        yield Compared(gap, 1e-9, f"{method}: mean, covariance and xi after one, by dense algebra", "reference",
+                       "definition")  # fmt: skip
+        yield flaws(end.iterations != 1 or len(end.trace) != 1, f"{method}: one iteration", "reference", "statements")
 
 
 @check(
