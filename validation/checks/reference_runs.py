@@ -340,6 +340,82 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield as_documented(rows, "reference", "ends")
 
 
+@check(
+    "identity/nested-ep/inner_cavities",
+    paper="riihimaki2013",
+    question="Are inner cavities that are no distributions skipped, all counted, and no end while there are any?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.riihimaki2013 import inner_ep as place
+
+    mean, cov = np.array([0.4, -0.3, 0.8]), np.diag([1.4, 0.9, 2.2]) + 0.2
+    zero, healthy = np.zeros(2), place.inner_cavity
+    whole = place.inner_ep(mean, cov, 1, zero, zero)
+    rows: list[tuple[str, object, object]] = [("none of them improper", (whole.converged, whole.n_improper), (True, 0))]
+    for sweeps in (1, 4, 10**6):
+        count = itertools.count()
+
+        def improper(*given: Any, sweeps: int = sweeps, count: Any = count) -> Any:
+            sweep, site = divmod(next(count), 2)
+            return healthy(*given)._replace(var=-1.0) if site == 0 and sweep < sweeps else healthy(*given)
+
+        with mock.patch.object(place, "inner_cavity", improper):
+            end = place.inner_ep(mean, cov, 1, zero, zero)
+        ever = sweeps < 100
+        near = float(np.abs(end.alpha - whole.alpha).max()) < 1e-6
+        rows += [
+            (f"the first is skipped in {sweeps} sweeps: converged, near", (end.converged, near), (ever, ever)),
+            (f"the first is skipped in {sweeps} sweeps: counted", end.n_improper, min(sweeps, place.LIMIT)),
+        ]
+        if not ever:
+            rows.append(
+                ("a site that is never visited", (end.alpha[0], end.beta[0], end.alpha[1] > 0.0), (0.0, 0.0, True))
+            )
+    with mock.patch.object(place, "change_of_site", side_effect=[0.25, 0.5]):
+        rows.append(("a sweep's change", place.inner_ep(mean, cov, 1, zero, zero, inner="incremental").change, 0.75))
+    yield as_documented(rows, "reference", "runs")
+
+
+@check(
+    "identity/qep/rules_without_a_site",
+    paper="riihimaki2013",
+    question="Is a site left, and nothing told of it, where the moments of its rule belong to no distribution or site?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import qep as place
+    from reference.riihimaki2013.sites import Tilted
+
+    mean, cov = np.array([0.4, -0.3, 0.8]), np.diag([1.4, 0.9, 2.2])
+    rows: list[tuple[str, object, object]] = []
+    for kind, method, name, options in (
+        (place.QuadratureEP, "qep", "tilted_moments_quadrature", {}),
+        (place.QuadratureEP, "qep", "tilted_moments_quadrature", {"lambda_": "full"}),
+        (place.QuadratureIEP, "qiep", "qiep_tilted_moments", {}),
+    ):
+        healthy = getattr(place, name)
+        for what, norm, spread, taken in (
+            ("as it is", 1.0, 1.0, True), ("no mass", 0.0, 1.0, False), ("mass below zero", -1.0, 1.0, False),
+            ("variances below zero", 1.0, -1.0, False), ("a point", 1.0, 0.0, False),
+            ("wider than the cavity", 1.0, 30.0, False),
+        ):  # fmt: skip
+            run = kind(np.array([2, 0]), 3, options_of(method)(**options))
+            before = {key: value.copy() for key, value in vars(run).items() if isinstance(value, np.ndarray)}
+
+            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: float = spread) -> Tilted:
+                hat = healthy(*given)
+                return hat._replace(norm=norm * hat.norm, cov=spread * hat.cov)
+
+            with mock.patch.object(place, name, changed):
+                step = run.visit(1, mean, cov)
+            same = all(np.array_equal(value, getattr(run, key)) for key, value in before.items())
+            rows.append((f"{method} {options}, {what}: a step, nothing moved", (step is not None, same),
+                         (taken, not taken)))  # fmt: skip
+    yield as_documented(rows, "reference", "sites")
+
+
 # -- steps that do not rise -----------------------------------------------------------------------------------------
 
 
@@ -709,6 +785,55 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("iterations, residual, trace", (end.iterations, end.residual, end.trace.tolist()), (2, 0.25, [-5.0])),
     ]
     yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/laplace/iterations_of_loops",
+    paper="riihimaki2013",
+    question="Do loops of full models give up after the iterations that are asked for, or as many as documented?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import fit, laplace, type2, variational
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for method, module, name, place, default in (
+        ("laplace", laplace, "laplace_posterior", 3, 100), ("vb-probit", variational, "vb_posterior", 3, 10_000),
+    ):  # fmt: skip
+        kind = "softmax full" if method == "laplace" else "multinomial-probit full"
+        for most in (None, 7):
+            with mock.patch.object(module, name, side_effect=_AskedError) as loop, suppress(_AskedError):
+                solve("reference", method, tiny(kind), **({} if most is None else {"max_iterations": most}))
+            rows.append((f"{method}, {most}", loop.call_args.args[place], most or default))
+    for method in ("nested-ep", "qiep"):
+        for most in (None, 7):
+            # sweeps in which no site has a step: nothing arrives, nothing stands still
+            with mock.patch.object(fit, "outer_schedule", lambda K, precision, location, *_: (precision, location, K)):
+                options = options_of(method)(max_iterations=most) if most else options_of(method)()
+                kind = fit.KINDS[method](np.array([0, 1, 2]), 3, options)
+                end = fit.outer_iterations(kind, np.eye(9), "projected", options)
+            rows.append((f"{method}, {most}", (end.iterations, end.converged, end.n_improper),
+                         (most or 1000, False, 3 * (most or 1000))))  # fmt: skip
+    made: list[int] = []
+    full, options = tiny("multinomial-probit full"), options_of("vb-probit")
+
+    def away(factors: Any, X: Any, prior: Any, *_: Any) -> Any:
+        made.append(len(made))
+        return prior._replace(variance=1.01 * prior.variance)
+
+    prior = fit.Prior(full.variance, full.lengthscales, full.noise, full.jitter)
+    one = SimpleNamespace(factors=None, log_evidence=-1.0)
+    for most in (None, 7):
+        made.clear()
+        asked = options(learn=("variance",)) if most is None else options(learn=("variance",), max_iterations=most)
+        with mock.patch.multiple(type2, vb_update_hyperparameters=away, fit_vb=lambda *_, **__: one):
+            end = type2.vb_alternate(full.X, full.y, 3, prior, options=asked)
+        told = len(made), end.iterations, end.converged, len(end.trace)
+        rows.append((f"rounds of vb-probit, {most}", told, (most or 200, most or 200, False, most or 200)))
+        rows.append((f"the last move of vb-probit, {most}", abs(end.residual / np.log(1.01) - 1.0) < 1e-9, True))
+    yield as_documented(rows, "reference", "limits")
 
 
 # -- mini-batches, what is kept, settings left open -----------------------------------------------------------------
