@@ -191,6 +191,50 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/vi-jj/relative_changes",
+    paper="izmailov2016",
+    question="Are rounds ended by the change of the bound, relative above one, and are searches told as they end?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._search import Top
+    from reference.izmailov2016 import algorithm1 as place
+
+    asked, y, hyper, _ = one_latent("logit")
+    rows: list[tuple[str, object, object]] = []
+    for bounds, most, wanted in (
+        ([-50.0, -40.0, -39.9999], 9, (3, True, 1e-4 / 40.0)), ([-40.0, -50.0], 2, (2, False, 0.2)),
+        ([-0.5, -0.4, -0.39999], 9, (3, True, 1e-5)), ([-0.5, -0.4], 2, (2, False, 0.1)),
+        ([-3.0], 1, (1, False, np.inf)),
+    ):  # fmt: skip
+        script, told = iter(bounds), list[Any]()
+
+        def second(at: Any, xi: Array, script: Any = script) -> Any:
+            return place.Adapted(at, xi, next(script), 1)
+
+        end = place.alternate(asked.X, hyper, lambda q, K: q, second, 1e-3, most, told.append)
+        rows += [
+            (f"bounds {bounds}: iterations, converged", (end.iterations, end.converged), wanted[:2]),
+            (f"bounds {bounds}: the last change", round(end.residual, 12), round(wanted[2], 12)),
+            (f"bounds {bounds}: told", [(state.iteration, state.elbo) for state in told],
+             list(enumerate(bounds, start=1))),
+            (f"bounds {bounds}: kept", (end.trace.tolist(), len(end.moves)), (bounds, len(bounds))),
+        ]  # fmt: skip
+    xi = np.linspace(0.4, 1.9, asked.n)
+    for trace, iterations, wanted in (
+        ([-50.0, -40.0], 5, (0.25, True, [-50.0, -40.0])), ([-0.5, -0.4], 9, (0.1, False, [-0.5, -0.4])),
+        ([-0.7], 1, (0.0, True, [-0.7])), ([], 0, (0.0, True, [-0.4])),
+    ):  # fmt: skip
+        top = Top(xi, -0.4, 0.3, np.array(trace), iterations, 12)
+        with mock.patch.object(place, "maximise", return_value=top):
+            end = place.vi_jj_full(asked.X, y, hyper, (), 1e-3, 9)
+        came = round(end.residual, 12), end.converged, end.trace.tolist()
+        rows.append((f"one search of {iterations} iterations, values {trace}", came, wanted))
+        rows.append(("its xi", np.array_equal(end.q.xi, xi), True))
+    yield as_documented(rows, "reference", "ends")
+
+
+@check(
     "identity/svi/positions_and_ends",
     paper="izmailov2016",
     question="Are the places of a stochastic run those that it tells, and derivatives at an end those of the bound?",
@@ -631,8 +675,11 @@ def _limits(method: str, kind: str, options: dict[str, Any]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
 
-    def taken(*_: Any, options: dict[str, Any], **__: Any) -> None:
-        found.update(options)
+    def taken(loss: Any, start: Array, *, options: dict[str, Any], bounds: Any, **_: Any) -> None:
+        # how many coordinates may move by a factor of 1e4 in a logarithm, and how many anywhere
+        away = np.abs(np.array(bounds, dtype=float) - start[:, None])
+        held, free = np.abs(away / np.log(1e4) - 1.0).max(axis=1) < 1e-9, np.isinf(away).all(axis=1)
+        found.update(options, held=int(held.sum()), free=int(free.sum()), all=len(start))
         raise _AskedError
 
     with mock.patch.object(_search, "minimize", taken), suppress(_AskedError):
@@ -661,10 +708,12 @@ _SEARCHES: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
 @check(
     "identity/ep/iterations_of_searches",
     paper="villacampa2017",
-    question="Do searches of all methods end after the iterations that are asked for, and as many where nobody asks?",
+    question="Do searches of all methods end after the iterations that are asked for, and within a factor of 1e4?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+
     rows: list[tuple[str, object, object]] = []
     for method, kind, more, name, default in _SEARCHES:
         given = {"learn": ("variance",), **more}
@@ -672,6 +721,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         if name:
             found.append(_limits(method, kind, given | {name: 7}))
         rows.append((method, [each["maxiter"] for each in found], [default, 7][: len(found)]))
+        classes = 3 if kind.startswith("threshold") else 1
+        # the mean and factor of q(u) of svi, and xi of vi-jj-full, are searched with the parameters
+        free = {"svi": 4 + 10, "vi-jj-full": 8}.get(method, 0)
+        shape = found[0]["held"], found[0]["free"], found[0]["all"]
+        rows.append((f"{method}: logarithms, what is free, all", shape, (classes, free, classes + free)))
+        if "Z" in options_of(method).declared()["learn"].choices and method not in ("svi", "vi-jj-full"):
+            there = _limits(method, kind, {**more, "learn": ("variance", "Z")})
+            rows.append((f"{method} with Z", (there["held"], there["free"]), (classes, 8 * classes)))
     yield as_documented(rows, "reference", "limits")
 
 
