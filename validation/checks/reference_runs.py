@@ -221,7 +221,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             (f"bounds {bounds}: kept", (end.trace.tolist(), len(end.moves)), (bounds, len(bounds))),
         ]  # fmt: skip
     xi = np.linspace(0.4, 1.9, asked.n)
-    for trace, iterations, wanted in (
+    for trace, iterations, stated in (
         ([-50.0, -40.0], 5, (0.25, True, [-50.0, -40.0])), ([-0.5, -0.4], 9, (0.1, False, [-0.5, -0.4])),
         ([-0.7], 1, (0.0, True, [-0.7])), ([], 0, (0.0, True, [-0.4])),
     ):  # fmt: skip
@@ -229,7 +229,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         with mock.patch.object(place, "maximise", return_value=top):
             end = place.vi_jj_full(asked.X, y, hyper, (), 1e-3, 9)
         came = round(end.residual, 12), end.converged, end.trace.tolist()
-        rows.append((f"one search of {iterations} iterations, values {trace}", came, wanted))
+        rows.append((f"one search of {iterations} iterations, values {trace}", came, stated))
         rows.append(("its xi", np.array_equal(end.q.xi, xi), True))
     yield as_documented(rows, "reference", "ends")
 
@@ -259,7 +259,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     for most in (1, 10_000):
         end = fit_vi("svi", asked.X, y, hyper, max_iterations=most)
         assert end.derivatives is not None
-        L = np.linalg.cholesky(end.inducing_cov)
+        L: Any = np.linalg.cholesky(end.inducing_cov)
         worst = 0.0
         for p in range(len(L)):
             for q in (None, *range(p + 1)):
@@ -807,15 +807,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     def run(X: Any, y: Any, there: Any, start: Any, options: Any) -> Any:
         starts.append(start)
         converged = next(script)
+        sites: Any = f"end {len(starts)}"
         return place.GFITCFit(
-            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), f"end {len(starts)}",
-            np.zeros((8, 3)), -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
-        )  # type: ignore[arg-type]  # fmt: skip
+            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), sites, np.zeros((8, 3)), -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
+        )  # fmt: skip
 
     K_ZZ, refused = np.tile(np.eye(4), (3, 1, 1)), []
 
     def search(evidence: Any, start: Any, *_: Any) -> Found:
-        for _ in range(3):
+        for _turn in range(3):
             try:
                 evidence(start)
                 refused.append(False)
@@ -830,7 +830,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     ):
         end = place.gfitc_baseline(asked.X, asked.y, prior, learn=("variance",))
     # an energy that has no maximum at the start is told, and not searched
-    none = SimpleNamespace(optimum="none: the variance of class 0 grows without bound", converged=False)
+    none: Any = SimpleNamespace(optimum="none: the variance of class 0 grows without bound", converged=False)
     with mock.patch.object(fit_energies, "_ascend", return_value=none), mock.patch.object(fit_energies, "search") as no:
         told = fit_energies.fit_energy(asked.X, asked.y, prior, "arpep", 0.05, learn=("variance",))
     rows: list[tuple[str, object, object]] = [
@@ -886,10 +886,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         made.clear()
         asked = options(learn=("variance",)) if most is None else options(learn=("variance",), max_iterations=most)
         with mock.patch.multiple(type2, vb_update_hyperparameters=away, fit_vb=lambda *_, **__: one):
-            end = type2.vb_alternate(full.X, full.y, 3, prior, options=asked)
-        told = len(made), end.iterations, end.converged, len(end.trace)
+            top = type2.vb_alternate(full.X, full.y, 3, prior, options=asked)
+        told = len(made), top.iterations, top.converged, len(top.trace)
         rows.append((f"rounds of vb-probit, {most}", told, (most or 200, most or 200, False, most or 200)))
-        rows.append((f"the last move of vb-probit, {most}", abs(end.residual / np.log(1.01) - 1.0) < 1e-9, True))
+        rows.append((f"the last move of vb-probit, {most}", abs(top.residual / np.log(1.01) - 1.0) < 1e-9, True))
     yield as_documented(rows, "reference", "limits")
 
 
@@ -931,8 +931,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                          [[list(each) for each in lists], [[1, 2]]]))  # fmt: skip
     for given, steps, size in (({}, 250, 8), ({"batch_size": 3}, 250, 3), ({"n_steps": 5}, 5, 8),
                                ({"batch_size": 20, "n_steps": 5}, 5, 8)):  # fmt: skip
-        asked = {"batches": None, "batch_size": None, "n_steps": None, "seed": 0, **given}
-        plan = ascending_batches(8, **asked)
+        options: dict[str, Any] = {"batches": None, "batch_size": None, "n_steps": None, "seed": 0, **given}
+        plan = ascending_batches(8, **options)
         told(f"ep, {given}", plan, steps, size, 8)
         rows.append((f"ep, {given}: ascending", all((np.diff(each) > 0).all() for each in plan), True))
     taken: list[Any] = []
@@ -942,23 +942,26 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         raise _AskedError
 
     for n in (40, 250):
-        asked, _, hyper, _ = one_latent("logit")
+        hyper = one_latent("logit")[2]
         X = np.random.default_rng(4).standard_normal((n, 2))
         with mock.patch.object(izmailov, "svi_adadelta", take), suppress(_AskedError):
             izmailov.fit_svi_batches(X, np.resize([1.0, -1.0], n), hyper)
         told("svi", taken.pop(), 1000, min(100, n), n)
     for first_rate, accepted in ((0.6, True), (1.0, True), (1.001, False), (2.0, False)):
-        options = options_of("x-gpc-svi")(rate=("decay", 2.0 * first_rate, 3.0, 0.5))  # over the root of four
+        rate = ("decay", 2.0 * first_rate, 3.0, 0.5)  # over the root of four
         try:
-            _stochastic.planned(_binary("logit"), options)
+            _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(rate=rate))
             came = True
         except ValueError as error:
             came = not str(error).startswith("rate: ")
         rows.append((f"a rate that starts at {first_rate:g} is accepted", came, accepted))
-    for given, stop in (({}, 1e-4), ({"batches": ([0, 1],)}, None), ({"stop": 0.3}, 0.3), ({"stop": None}, None),
-                        ({"batches": ([0, 1],), "stop": 0.3}, 0.3)):  # fmt: skip
-        plan = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**given))
-        rows.append((f"the stopping rule of {given}", plan.stop, stop))
+    rules: tuple[tuple[dict[str, Any], float | None], ...] = (
+        ({}, 1e-4), ({"batches": ([0, 1],)}, None), ({"stop": 0.3}, 0.3), ({"stop": None}, None),
+        ({"batches": ([0, 1],), "stop": 0.3}, 0.3),
+    )  # fmt: skip
+    for rule, stop in rules:
+        whole = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**rule))
+        rows.append((f"the stopping rule of {rule}", whole.stop, stop))
     yield as_documented(rows, "reference", "plans")
 
 
