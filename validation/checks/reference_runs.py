@@ -809,7 +809,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         converged = next(script)
         sites: Any = f"end {len(starts)}"
         return place.GFITCFit(
-            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), sites, np.zeros((8, 3)), -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
+            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), sites, np.zeros((8, 3)),
+            -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
         )  # fmt: skip
 
     K_ZZ, refused = np.tile(np.eye(4), (3, 1, 1)), []
