@@ -1081,3 +1081,41 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = [f"{what}: {came}, expected {wanted}" for what, came, wanted in rows if came != wanted]
     yield flaws(len(wrong), "; ".join(wrong[:2]) or f"{len(rows)} combinations, each by the sentences", "reference",
                 "settings")  # fmt: skip
+
+
+# those of the last three are told once, as one run
+_TOLD: tuple[tuple[str, str], ...] = (
+    ("x-gpc", "logit"), ("epgpc", "probit"), ("svi", "logit"), ("vi-jj", "logit"), ("vi-jj-full", "logit"),
+    ("vi-jj-hybrid", "logit"), ("vi-taylor", "logit"), ("laplace-binary", "logit full"), ("ep", "threshold"),
+    ("sep", "threshold"), ("pep", "threshold errors"), ("gfitc", "threshold"), ("vi-robust", "threshold errors"),
+    ("arpep", "threshold errors"), ("nested-ep", "multinomial-probit full"),
+    ("qiep", "multinomial-probit full"), ("laplace-sparse", "softmax"), ("laplace", "softmax full"),
+    ("vb-probit", "multinomial-probit full"),
+)  # fmt: skip
+
+
+@check(
+    "identity/x-gpc/told_of_each_iteration",
+    paper="wenzel2019",
+    question="Is a listener told of every iteration of a run, in order, and of none that only looks for doubts?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _neighbours
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for place, (method, kind) in enumerate(_TOLD):
+        told: list[int] = []
+
+        def tell(state: Any, told: list[int] = told) -> None:
+            told.append(int(getattr(state, "iteration", state)))
+
+        with mock.patch.object(_neighbours, "_SURE", 0.0):  # neighbours are asked whatever the condition is
+            # energies and bounds are ascended again from beside their maximum, which takes no step to a loose tolerance
+            close = 1e-7 if method in ("arpep", "vi-robust") else 1e-3
+            end = solve("reference", method, tiny(kind), tolerance=close, callback=tell)
+        count = int(end.iterations or 0)
+        rows.append((f"{method} of {count} iterations", told,
+                     list(range(1, count + 1)) if place < len(_TOLD) - 3 else [count]))  # fmt: skip
+    yield as_documented(rows, "reference", "listeners")
