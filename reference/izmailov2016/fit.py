@@ -45,6 +45,7 @@ from reference.izmailov2016.taylor import taylor_bound, taylor_collapsed_bound, 
 
 Array = NDArray[np.float64]
 
+_PATIENCE = 10_000  # iterations to a fixed point whose parameters are found, or beside it
 METHODS = ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor")
 
 
@@ -243,7 +244,10 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
     def answers(there: Prior) -> dict[str, Answer]:
         value = fit
         if there is not hyper:
-            value = _settle(method, Inputs(X, y_sign, there), likelihood, tolerance, 10_000, None, start)
+            there_too = Inputs(X, y_sign, there)
+            value = _settle(
+                method, there_too, likelihood, tolerance, max_iterations=_PATIENCE, callback=None, start=start
+            )
         derivatives = gradients(method, value, X, y_sign, likelihood)
         answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
             sd,
@@ -351,7 +355,7 @@ def fit_vi(
         result = algorithm()
         learned, trace, iterations, arrived = result.hyper, result.trace, result.iterations, result.converged
     given = given._replace(hyper=learned)
-    fit = _settle(name, given, likelihood, tolerance, 10_000, None)
+    fit = _settle(name, given, likelihood, tolerance, max_iterations=_PATIENCE, callback=None)
     fit = _certain(name, given, likelihood, tolerance, fit, X_test)
     return fit._replace(trace=trace, iterations=iterations, converged=bool(fit.converged and arrived))
 

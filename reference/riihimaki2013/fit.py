@@ -305,7 +305,7 @@ def evidence_of(kind: Kind, posterior: Posterior, location: Array) -> tuple[floa
     latent = marginals(posterior.mean, posterior.cov, n)
     cov = latent.cov * np.eye(c) if kind.independent else latent.cov
     cavities: list[Moments] = []
-    norms = np.zeros(n)
+    norms = np.empty(n)
     try:
         for i in range(n):
             without = kind.cavity(i, latent.mean[i], cov[i])

@@ -265,7 +265,7 @@ def predict_laplace(
     shared = [u @ K @ v.T for u, K, v in zip(upsilon, parts.K_ZZ, parts.upsilon, strict=True)]
     t, C = len(X_test), len(parts.K_ZZ)
     mean = np.array([Q @ fit.mode.derivative[:, k] for k, Q in enumerate(shared)]).reshape(C, t).T
-    cov, raw = np.zeros((t, C, C)), np.zeros((t, C))
+    cov, raw = np.empty((t, C, C)), np.empty((t, C))
     for s in range(t):
         B = block_diag(*[Q[s][None] for Q in shared])  # (C, Cn)
         cov[s] = np.diag(new.k_tt[:, s]) - B @ fit.weight @ B.T

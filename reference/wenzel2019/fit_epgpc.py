@@ -181,10 +181,10 @@ def fit_epgpc(
     last: list[Sites] = []
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
-        start = last[-1] if last else None
+        start = last[0] if last else None
         fit = _propagate(given._replace(hyper=hyper), tolerance, max_iterations, damping, start, None)
         last[:] = [Sites(fit.site_precision, fit.site_shift)]
-        return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[-1], everything, learned)
+        return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[0], everything, learned)
 
     optimum = maximise(objective, given.hyper, learned, 200)
     fit = answer(optimum.hyper)

@@ -155,7 +155,7 @@ def fit_svgpc(
     last: list[Gaussian] = []  # where the search was before is near where it is now
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
-        start = last[-1] if last else None
+        start = last[0] if last else None
         fit = _ascend(given._replace(hyper=hyper), tolerance, max_iterations, start)
         last[:] = [Gaussian(fit.inducing_mean, fit.inducing_cov)]
         q = fit.inducing_mean, fit.inducing_cov

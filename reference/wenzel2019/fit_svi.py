@@ -15,6 +15,8 @@ from reference.wenzel2019.svi import batch_bound, batch_bound_gradients, svi_gra
 
 Array = NDArray[np.float64]
 
+_PATIENCE = 10_000  # sweeps of one run of a search
+
 
 class LearnedFit(NamedTuple):
     """The maximum of the fitted bound in the hyper-parameters."""
@@ -121,7 +123,7 @@ def optimise_hyperparameters(
         raise ValueError("learn: found no names, expected at least one")
 
     def fitted(hyper: Hyper) -> XGPCFit:
-        return ascend(given._replace(hyper=hyper), options.tolerance, 10_000)
+        return ascend(given._replace(hyper=hyper), options.tolerance, max_iterations=_PATIENCE)
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
         fit = fitted(hyper)

@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import tiny
@@ -155,6 +156,85 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/vi-taylor/one_round",
+    paper="izmailov2016",
+    question="Is an iteration towards the fixed point one round of (15), (13), (12), or of xi = m, (18), (17)?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016._prior import Inputs
+    from reference.izmailov2016.algorithm1 import Variational
+    from reference.izmailov2016.fit import _settle
+
+    asked, y, hyper, K = one_latent("logit")
+    inverse = np.linalg.inv(K.K_ZZ)
+    kappa = K.K_XZ @ inverse
+    start = 0.3 * np.arange(4.0), 0.5 * K.K_ZZ
+    f, var = kappa @ start[0], K.k_xx + np.einsum("im,mp,ip->i", kappa, start[1] - K.K_ZZ, kappa)
+    for method in ("vi-jj", "vi-taylor"):
+        if method == "vi-jj":
+            xi = np.sqrt(f**2 + var)
+            weight, pull = np.tanh(0.5 * xi) / (2.0 * xi), 0.5 * y
+        else:
+            xi, weight = f, expit(f) * expit(-f)
+            pull = y * expit(-y * f) + weight * f
+        cov = np.linalg.inv(inverse + (kappa.T * weight) @ kappa)
+        wanted = cov @ kappa.T @ pull, cov, xi
+        from_there = Variational(*start, np.zeros(asked.n))
+        end = _settle(method, Inputs(asked.X, y, hyper), "logit", 1e-14, 1, None, from_there)
+        assert end.xi is not None
+        found = end.inducing_mean, end.inducing_cov, end.xi
+        gap = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(found, wanted, strict=True))
+        yield Compared(gap, 1e-9, f"{method}: mean, covariance and xi after one, by dense algebra", "reference",
+                       "definition")  # fmt: skip
+        yield flaws(end.iterations != 1 or len(end.trace) != 1, f"{method}: one iteration", "reference", "statements")
+
+
+@check(
+    "identity/vi-jj/relative_changes",
+    paper="izmailov2016",
+    question="Are rounds ended by the change of the bound, relative above one, and are searches told as they end?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common._search import Top
+    from reference.izmailov2016 import algorithm1 as place
+
+    asked, y, hyper, _ = one_latent("logit")
+    rows: list[tuple[str, object, object]] = []
+    for bounds, most, wanted in (
+        ([-50.0, -40.0, -39.9999], 9, (3, True, 1e-4 / 40.0)), ([-40.0, -50.0], 2, (2, False, 0.2)),
+        ([-0.5, -0.4, -0.39999], 9, (3, True, 1e-5)), ([-0.5, -0.4], 2, (2, False, 0.1)),
+        ([-3.0], 1, (1, False, np.inf)),
+    ):  # fmt: skip
+        script, told = iter(bounds), list[Any]()
+
+        def second(at: Any, xi: Array, script: Any = script) -> Any:
+            return place.Adapted(at, xi, next(script), 1)
+
+        end = place.alternate(asked.X, hyper, lambda q, K: q, second, 1e-3, most, told.append)
+        rows += [
+            (f"bounds {bounds}: iterations, converged", (end.iterations, end.converged), wanted[:2]),
+            (f"bounds {bounds}: the last change", round(end.residual, 12), round(wanted[2], 12)),
+            (f"bounds {bounds}: told", [(state.iteration, state.elbo) for state in told],
+             list(enumerate(bounds, start=1))),
+            (f"bounds {bounds}: kept", (end.trace.tolist(), len(end.moves)), (bounds, len(bounds))),
+        ]  # fmt: skip
+    xi = np.linspace(0.4, 1.9, asked.n)
+    for trace, iterations, stated in (
+        ([-50.0, -40.0], 5, (0.25, True, [-50.0, -40.0])), ([-0.5, -0.4], 9, (0.1, False, [-0.5, -0.4])),
+        ([-0.7], 1, (0.0, True, [-0.7])), ([], 0, (0.0, True, [-0.4])),
+    ):  # fmt: skip
+        top = Top(xi, -0.4, 0.3, np.array(trace), iterations, 12)
+        with mock.patch.object(place, "maximise", return_value=top):
+            end = place.vi_jj_full(asked.X, y, hyper, (), 1e-3, 9)
+        came = round(end.residual, 12), end.converged, end.trace.tolist()
+        rows.append((f"one search of {iterations} iterations, values {trace}", came, stated))
+        rows.append(("its xi", np.array_equal(end.q.xi, xi), True))
+    yield as_documented(rows, "reference", "ends")
+
+
+@check(
     "identity/svi/positions_and_ends",
     paper="izmailov2016",
     question="Are the places of a stochastic run those that it tells, and derivatives at an end those of the bound?",
@@ -179,7 +259,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     for most in (1, 10_000):
         end = fit_vi("svi", asked.X, y, hyper, max_iterations=most)
         assert end.derivatives is not None
-        L = np.linalg.cholesky(end.inducing_cov)
+        L: Any = np.linalg.cholesky(end.inducing_cov)
         worst = 0.0
         for p in range(len(L)):
             for q in (None, *range(p + 1)):
@@ -302,6 +382,82 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((f"{method} that is told after three: iterations, converged", (end.iterations, end.converged),
                      (3, False)))  # fmt: skip
     yield as_documented(rows, "reference", "ends")
+
+
+@check(
+    "identity/nested-ep/inner_cavities",
+    paper="riihimaki2013",
+    question="Are inner cavities that are no distributions skipped, all counted, and no end while there are any?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.riihimaki2013 import inner_ep as place
+
+    mean, cov = np.array([0.4, -0.3, 0.8]), np.diag([1.4, 0.9, 2.2]) + 0.2
+    zero, healthy = np.zeros(2), place.inner_cavity
+    whole = place.inner_ep(mean, cov, 1, zero, zero)
+    rows: list[tuple[str, object, object]] = [("none of them improper", (whole.converged, whole.n_improper), (True, 0))]
+    for sweeps in (1, 4, 10**6):
+        count = itertools.count()
+
+        def improper(*given: Any, sweeps: int = sweeps, count: Any = count) -> Any:
+            sweep, site = divmod(next(count), 2)
+            return healthy(*given)._replace(var=-1.0) if site == 0 and sweep < sweeps else healthy(*given)
+
+        with mock.patch.object(place, "inner_cavity", improper):
+            end = place.inner_ep(mean, cov, 1, zero, zero)
+        ever = sweeps < 100
+        near = float(np.abs(end.alpha - whole.alpha).max()) < 1e-6
+        rows += [
+            (f"the first is skipped in {sweeps} sweeps: converged, near", (end.converged, near), (ever, ever)),
+            (f"the first is skipped in {sweeps} sweeps: counted", end.n_improper, min(sweeps, place.LIMIT)),
+        ]
+        if not ever:
+            rows.append(
+                ("a site that is never visited", (end.alpha[0], end.beta[0], end.alpha[1] > 0.0), (0.0, 0.0, True))
+            )
+    with mock.patch.object(place, "change_of_site", side_effect=[0.25, 0.5]):
+        rows.append(("a sweep's change", place.inner_ep(mean, cov, 1, zero, zero, inner="incremental").change, 0.75))
+    yield as_documented(rows, "reference", "runs")
+
+
+@check(
+    "identity/qep/rules_without_a_site",
+    paper="riihimaki2013",
+    question="Is a site left, and nothing told of it, where the moments of its rule belong to no distribution or site?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import qep as place
+    from reference.riihimaki2013.sites import Tilted
+
+    mean, cov = np.array([0.4, -0.3, 0.8]), np.diag([1.4, 0.9, 2.2])
+    rows: list[tuple[str, object, object]] = []
+    for kind, method, name, options in (
+        (place.QuadratureEP, "qep", "tilted_moments_quadrature", {}),
+        (place.QuadratureEP, "qep", "tilted_moments_quadrature", {"lambda_": "full"}),
+        (place.QuadratureIEP, "qiep", "qiep_tilted_moments", {}),
+    ):
+        healthy = getattr(place, name)
+        for what, norm, spread, taken in (
+            ("as it is", 1.0, 1.0, True), ("no mass", 0.0, 1.0, False), ("mass below zero", -1.0, 1.0, False),
+            ("variances below zero", 1.0, -1.0, False), ("a point", 1.0, 0.0, False),
+            ("wider than the cavity", 1.0, 30.0, False),
+        ):  # fmt: skip
+            run = kind(np.array([2, 0]), 3, options_of(method)(**options))
+            before = {key: value.copy() for key, value in vars(run).items() if isinstance(value, np.ndarray)}
+
+            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: float = spread) -> Tilted:
+                hat = healthy(*given)
+                return hat._replace(norm=norm * hat.norm, cov=spread * hat.cov)
+
+            with mock.patch.object(place, name, changed):
+                step = run.visit(1, mean, cov)
+            same = all(np.array_equal(value, getattr(run, key)) for key, value in before.items())
+            rows.append((f"{method} {options}, {what}: a step, nothing moved", (step is not None, same),
+                         (taken, not taken)))  # fmt: skip
+    yield as_documented(rows, "reference", "sites")
 
 
 # -- steps that do not rise -----------------------------------------------------------------------------------------
@@ -519,8 +675,11 @@ def _limits(method: str, kind: str, options: dict[str, Any]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
 
-    def taken(*_: Any, options: dict[str, Any], **__: Any) -> None:
-        found.update(options)
+    def taken(loss: Any, start: Array, *, options: dict[str, Any], bounds: Any, **_: Any) -> None:
+        # how many coordinates may move by a factor of 1e4 in a logarithm, and how many anywhere
+        away = np.abs(np.array(bounds, dtype=float) - start[:, None])
+        held, free = np.abs(away / np.log(1e4) - 1.0).max(axis=1) < 1e-9, np.isinf(away).all(axis=1)
+        found.update(options, held=int(held.sum()), free=int(free.sum()), all=len(start))
         raise _AskedError
 
     with mock.patch.object(_search, "minimize", taken), suppress(_AskedError):
@@ -549,10 +708,12 @@ _SEARCHES: tuple[tuple[str, str, dict[str, Any], str, int], ...] = (
 @check(
     "identity/ep/iterations_of_searches",
     paper="villacampa2017",
-    question="Do searches of all methods end after the iterations that are asked for, and as many where nobody asks?",
+    question="Do searches of all methods end after the iterations that are asked for, and within a factor of 1e4?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+
     rows: list[tuple[str, object, object]] = []
     for method, kind, more, name, default in _SEARCHES:
         given = {"learn": ("variance",), **more}
@@ -560,6 +721,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         if name:
             found.append(_limits(method, kind, given | {name: 7}))
         rows.append((method, [each["maxiter"] for each in found], [default, 7][: len(found)]))
+        classes = 3 if kind.startswith("threshold") else 1
+        # the mean and factor of q(u) of svi, and xi of vi-jj-full, are searched with the parameters
+        free = {"svi": 4 + 10, "vi-jj-full": 8}.get(method, 0)
+        shape = found[0]["held"], found[0]["free"], found[0]["all"]
+        rows.append((f"{method}: logarithms, what is free, all", shape, (classes, free, classes + free)))
+        if "Z" in options_of(method).declared()["learn"].choices and method not in ("svi", "vi-jj-full"):
+            there = _limits(method, kind, {**more, "learn": ("variance", "Z")})
+            rows.append((f"{method} with Z", (there["held"], there["free"]), (classes, 8 * classes)))
     yield as_documented(rows, "reference", "limits")
 
 
@@ -638,15 +807,16 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     def run(X: Any, y: Any, there: Any, start: Any, options: Any) -> Any:
         starts.append(start)
         converged = next(script)
+        sites: Any = f"end {len(starts)}"
         return place.GFITCFit(
-            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), f"end {len(starts)}",
-            np.zeros((8, 3)), -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
-        )  # type: ignore[arg-type]  # fmt: skip
+            place.Gaussians(np.zeros((3, 4)), K_ZZ), np.zeros((8, 3)), np.ones((8, 3)), sites, np.zeros((8, 3)),
+            -4.0, np.zeros(0), 0.1, converged, 0, 5, there, "projected",
+        )  # fmt: skip
 
     K_ZZ, refused = np.tile(np.eye(4), (3, 1, 1)), []
 
     def search(evidence: Any, start: Any, *_: Any) -> Found:
-        for _ in range(3):
+        for _turn in range(3):
             try:
                 evidence(start)
                 refused.append(False)
@@ -661,7 +831,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     ):
         end = place.gfitc_baseline(asked.X, asked.y, prior, learn=("variance",))
     # an energy that has no maximum at the start is told, and not searched
-    none = SimpleNamespace(optimum="none: the variance of class 0 grows without bound", converged=False)
+    none: Any = SimpleNamespace(optimum="none: the variance of class 0 grows without bound", converged=False)
     with mock.patch.object(fit_energies, "_ascend", return_value=none), mock.patch.object(fit_energies, "search") as no:
         told = fit_energies.fit_energy(asked.X, asked.y, prior, "arpep", 0.05, learn=("variance",))
     rows: list[tuple[str, object, object]] = [
@@ -673,6 +843,55 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("iterations, residual, trace", (end.iterations, end.residual, end.trace.tolist()), (2, 0.25, [-5.0])),
     ]
     yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/laplace/iterations_of_loops",
+    paper="riihimaki2013",
+    question="Do loops of full models give up after the iterations that are asked for, or as many as documented?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import fit, laplace, type2, variational
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for method, module, name, place, default in (
+        ("laplace", laplace, "laplace_posterior", 3, 100), ("vb-probit", variational, "vb_posterior", 3, 10_000),
+    ):  # fmt: skip
+        kind = "softmax full" if method == "laplace" else "multinomial-probit full"
+        for most in (None, 7):
+            with mock.patch.object(module, name, side_effect=_AskedError) as loop, suppress(_AskedError):
+                solve("reference", method, tiny(kind), **({} if most is None else {"max_iterations": most}))
+            rows.append((f"{method}, {most}", loop.call_args.args[place], most or default))
+    for method in ("nested-ep", "qiep"):
+        for most in (None, 7):
+            # sweeps in which no site has a step: nothing arrives, nothing stands still
+            with mock.patch.object(fit, "outer_schedule", lambda K, precision, location, *_: (precision, location, K)):
+                options = options_of(method)(max_iterations=most) if most else options_of(method)()
+                kind = fit.KINDS[method](np.array([0, 1, 2]), 3, options)
+                end = fit.outer_iterations(kind, np.eye(9), "projected", options)
+            rows.append((f"{method}, {most}", (end.iterations, end.converged, end.n_improper),
+                         (most or 1000, False, 3 * (most or 1000))))  # fmt: skip
+    made: list[int] = []
+    full, options = tiny("multinomial-probit full"), options_of("vb-probit")
+
+    def away(factors: Any, X: Any, prior: Any, *_: Any) -> Any:
+        made.append(len(made))
+        return prior._replace(variance=1.01 * prior.variance)
+
+    prior = fit.Prior(full.variance, full.lengthscales, full.noise, full.jitter)
+    one = SimpleNamespace(factors=None, log_evidence=-1.0)
+    for most in (None, 7):
+        made.clear()
+        asked = options(learn=("variance",)) if most is None else options(learn=("variance",), max_iterations=most)
+        with mock.patch.multiple(type2, vb_update_hyperparameters=away, fit_vb=lambda *_, **__: one):
+            top = type2.vb_alternate(full.X, full.y, 3, prior, options=asked)
+        told = len(made), top.iterations, top.converged, len(top.trace)
+        rows.append((f"rounds of vb-probit, {most}", told, (most or 200, most or 200, False, most or 200)))
+        rows.append((f"the last move of vb-probit, {most}", abs(top.residual / np.log(1.01) - 1.0) < 1e-9, True))
+    yield as_documented(rows, "reference", "limits")
 
 
 # -- mini-batches, what is kept, settings left open -----------------------------------------------------------------
@@ -713,8 +932,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                          [[list(each) for each in lists], [[1, 2]]]))  # fmt: skip
     for given, steps, size in (({}, 250, 8), ({"batch_size": 3}, 250, 3), ({"n_steps": 5}, 5, 8),
                                ({"batch_size": 20, "n_steps": 5}, 5, 8)):  # fmt: skip
-        asked = {"batches": None, "batch_size": None, "n_steps": None, "seed": 0, **given}
-        plan = ascending_batches(8, **asked)
+        options: dict[str, Any] = {"batches": None, "batch_size": None, "n_steps": None, "seed": 0, **given}
+        plan = ascending_batches(8, **options)
         told(f"ep, {given}", plan, steps, size, 8)
         rows.append((f"ep, {given}: ascending", all((np.diff(each) > 0).all() for each in plan), True))
     taken: list[Any] = []
@@ -724,23 +943,26 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         raise _AskedError
 
     for n in (40, 250):
-        asked, _, hyper, _ = one_latent("logit")
+        hyper = one_latent("logit")[2]
         X = np.random.default_rng(4).standard_normal((n, 2))
         with mock.patch.object(izmailov, "svi_adadelta", take), suppress(_AskedError):
             izmailov.fit_svi_batches(X, np.resize([1.0, -1.0], n), hyper)
         told("svi", taken.pop(), 1000, min(100, n), n)
     for first_rate, accepted in ((0.6, True), (1.0, True), (1.001, False), (2.0, False)):
-        options = options_of("x-gpc-svi")(rate=("decay", 2.0 * first_rate, 3.0, 0.5))  # over the root of four
+        rate = ("decay", 2.0 * first_rate, 3.0, 0.5)  # over the root of four
         try:
-            _stochastic.planned(_binary("logit"), options)
+            _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(rate=rate))
             came = True
         except ValueError as error:
             came = not str(error).startswith("rate: ")
         rows.append((f"a rate that starts at {first_rate:g} is accepted", came, accepted))
-    for given, stop in (({}, 1e-4), ({"batches": ([0, 1],)}, None), ({"stop": 0.3}, 0.3), ({"stop": None}, None),
-                        ({"batches": ([0, 1],), "stop": 0.3}, 0.3)):  # fmt: skip
-        plan = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**given))
-        rows.append((f"the stopping rule of {given}", plan.stop, stop))
+    rules: tuple[tuple[dict[str, Any], float | None], ...] = (
+        ({}, 1e-4), ({"batches": ([0, 1],)}, None), ({"stop": 0.3}, 0.3), ({"stop": None}, None),
+        ({"batches": ([0, 1],), "stop": 0.3}, 0.3),
+    )  # fmt: skip
+    for rule, stop in rules:
+        whole = _stochastic.planned(_binary("logit"), options_of("x-gpc-svi")(**rule))
+        rows.append((f"the stopping rule of {rule}", whole.stop, stop))
     yield as_documented(rows, "reference", "plans")
 
 
@@ -859,3 +1081,41 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = [f"{what}: {came}, expected {wanted}" for what, came, wanted in rows if came != wanted]
     yield flaws(len(wrong), "; ".join(wrong[:2]) or f"{len(rows)} combinations, each by the sentences", "reference",
                 "settings")  # fmt: skip
+
+
+# those of the last three are told once, as one run
+_TOLD: tuple[tuple[str, str], ...] = (
+    ("x-gpc", "logit"), ("epgpc", "probit"), ("svi", "logit"), ("vi-jj", "logit"), ("vi-jj-full", "logit"),
+    ("vi-jj-hybrid", "logit"), ("vi-taylor", "logit"), ("laplace-binary", "logit full"), ("ep", "threshold"),
+    ("sep", "threshold"), ("pep", "threshold errors"), ("gfitc", "threshold"), ("vi-robust", "threshold errors"),
+    ("arpep", "threshold errors"), ("nested-ep", "multinomial-probit full"),
+    ("qiep", "multinomial-probit full"), ("laplace-sparse", "softmax"), ("laplace", "softmax full"),
+    ("vb-probit", "multinomial-probit full"),
+)  # fmt: skip
+
+
+@check(
+    "identity/x-gpc/told_of_each_iteration",
+    paper="wenzel2019",
+    question="Is a listener told of every iteration of a run, in order, and of none that only looks for doubts?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _neighbours
+    from validation.solve import solve
+
+    rows: list[tuple[str, object, object]] = []
+    for place, (method, kind) in enumerate(_TOLD):
+        told: list[int] = []
+
+        def tell(state: Any, told: list[int] = told) -> None:
+            told.append(int(getattr(state, "iteration", state)))
+
+        with mock.patch.object(_neighbours, "_SURE", 0.0):  # neighbours are asked whatever the condition is
+            # energies and bounds are ascended again from beside their maximum, which takes no step to a loose tolerance
+            close = 1e-7 if method in ("arpep", "vi-robust") else 1e-3
+            end = solve("reference", method, tiny(kind), tolerance=close, callback=tell)
+        count = int(end.iterations or 0)
+        rows.append((f"{method} of {count} iterations", told,
+                     list(range(1, count + 1)) if place < len(_TOLD) - 3 else [count]))  # fmt: skip
+    yield as_documented(rows, "reference", "listeners")
