@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest import mock
@@ -325,6 +326,47 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     wrong = nothing.norm != 0.0 or not np.array_equal(nothing.mean, far)
     yield flaws(wrong or not np.array_equal(nothing.cov, [1.0, 0.5, 2.0]), "no mass at three nodes: the cavity",
                  "reference", "moments")  # fmt: skip
+
+
+@check(
+    "identity/qep/passes_in_order",
+    paper="riihimaki2013",
+    question="Do sites in order end where all at once do, and is a site's change that of its precision and location?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.methods import quadrature_ep
+    from fast.solve.outer_loop import Proposal
+
+    asked = tiny("multinomial-probit full")
+    four, prior = (
+        Data(asked.X[:4], asked.y[:4], 3),
+        Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, None),
+    )
+    ends = []
+    for schedule in ("parallel", "sequential"):
+        options = replace(quadrature_ep.DEFAULTS, schedule=schedule, tolerance=1e-9, max_iterations=200)
+        ends.append(quadrature_ep.fit_qep(four, prior, options))
+    yield flaws(sum(not end.converged or not end.residual <= 1e-9 for end in ends), "both arrive", "fast", "runs")
+    apart = abs(float(ends[1].log_evidence) - float(ends[0].log_evidence))
+    yield Compared(apart, 1e-7, "log Z of sites to 1e-9 of their scale", "fast", "fast, all at once", "nat")
+
+    method = SimpleNamespace(full=True)
+    mean, var = np.array([[0.4, -0.2]]), np.array([[2.0, 0.5]])
+    old = np.array([[[1.0, 0.3], [0.3, 2.0]]]), np.array([[0.7, -0.1]])
+    other = np.array([[[1.0, 0.9], [0.9, 2.0]]])  # what stands beside the diagonal has no unit of its own
+    steps = {
+        "nothing": (old, 0.0),
+        "beside the diagonal": ((other, old[1]), 0.0),
+        "a location": ((old[0], old[1] + np.array([[0.0, 0.02]])), 1.0),
+        "a precision": ((old[0] + np.array([[[0.01, 0.0], [0.0, 0.0]]]), old[1]), 1.0),
+    }
+    rows: list[tuple[str, object, object]] = []
+    for name, (new, moved) in steps.items():
+        value = quadrature_ep._QEP.gap(cast("Any", method), old, Proposal(new, mean, var, 0))
+        rows.append((f"moved: {name}", float(value > 0.0), moved))
+    yield as_documented(rows, "fast", "changes")
 
 
 @check(

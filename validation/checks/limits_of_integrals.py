@@ -280,6 +280,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         good = [bool(each) for each in g_sites(cavity, tilted, full=full).good]
         why = f"tilted variances 1 + 9e-10, 1 + 1.1e-9, 1, .999, 1e-290, 1e-302 of the cavity's: kept {good}"
         yield flaws(good != wanted, why, "fast", "sites")
+    # 1/V of 1e290 in units of a variance of 1e-20 is beyond float64
+    narrow = Differences(np.zeros((2, 1)), np.array([[[1e-20]], [[1.0]]]))
+    tilted = WhiteMoments(np.zeros(2), np.zeros((2, 1)), np.full((2, 1, 1), 1e-290), np.array([[[1e-10]], [[1.0]]]))
+    for full in (False, True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            good = [bool(each) for each in g_sites(narrow, tilted, full=full).good]
+        yield flaws(good != [False, True], f"a precision that overflows, and one that does not: kept {good}", "fast",
+                    "sites")  # fmt: skip
 
 
 @check(
