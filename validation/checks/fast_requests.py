@@ -474,3 +474,66 @@ def _first_word(door: Any, asked: dict[str, Any], *in_place: Any) -> str:
     except TypeError:
         return "not refused"
     return "no word"
+
+
+@check(
+    "identity/vb-probit/rounds_told",
+    paper="riihimaki2013",
+    question="Are rounds, bounds and the end of an alternation told under their own names?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.full_classes.prior import prepare
+    from fast.methods import vb_probit
+
+    asked = tiny("multinomial-probit full")
+    prior = prepare(
+        Data(asked.X, asked.y, 3), Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, None)
+    )
+    rows: list[tuple[str, object, object]] = []
+    for most, slack, reason in ((1, 1e-9, "iteration limit reached"), (3, 1e-9, "iteration limit reached"),
+                                (9, 10.0, "logarithms at rest")):  # fmt: skip
+        bounds: list[float] = []
+        came = vb_probit.alternate(
+            prior, learn=("variance",), max_iterations=most, learning_tolerance=slack,
+            callback=lambda at, bounds=bounds: bounds.append(at.elbo),
+        )  # fmt: skip
+        rounds = 1 if slack > 1.0 else most
+        rows += [
+            (f"{most} rounds at most: evaluations, refused", (came.n_evaluations, came.n_refused), (rounds, 0)),
+            (f"{most} rounds at most: bounds", came.trace.tolist(), bounds),
+            (f"{most} rounds at most: how many", len(bounds), rounds),
+            (f"{most} rounds at most: end", (came.converged, came.reason), (slack > 1.0, reason)),
+            (f"{most} rounds at most: bound", came.objective, came.posterior.elbo),
+            (f"{most} rounds at most: parameters", came.hyper is came.posterior.prior.hyper, True),
+        ]
+    yield as_documented(rows, "fast", "runs")
+
+
+@check(
+    "identity/nested-ep/sites_of_a_part",
+    paper="riihimaki2013",
+    question="Does a run on all rows start from the sites of a part, each at its row, and from none at the others?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators.multiclass import NestedEPClassifier, NestedIEPClassifier
+    from fast.methods import nested_iep
+
+    places, n = np.array([4, 0, 3]), 6
+    parts = {name: k + np.arange(1.0, 7.0).reshape(3, 2) for k, name in enumerate(("alpha", "beta", "first", "second"))}
+    wanted = {}
+    for name, sites in parts.items():
+        wanted[name] = np.zeros((n, 2))
+        for row, place in enumerate(places):
+            wanted[name][place] = sites[row]
+    part: Any = SimpleNamespace(alpha_tilde=parts["alpha"], beta_tilde=parts["beta"])
+    warm = nested_iep.Warm((parts["first"], parts["second"]), parts["alpha"], parts["beta"])
+    alone = NestedEPClassifier()._widened(part, places, n)
+    with mock.patch.object(nested_iep, "warm", return_value=warm):
+        all_of_it = NestedIEPClassifier()._widened(part, places, n)
+    came = [*alone, *all_of_it.pair, all_of_it.alpha_tilde, all_of_it.beta_tilde]
+    names = ("alpha", "beta", "first", "second", "alpha", "beta")
+    rows = [(name, sites.tolist(), wanted[name].tolist()) for name, sites in zip(names, came, strict=True)]
+    yield as_documented(rows, "fast", "sites")

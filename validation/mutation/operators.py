@@ -574,9 +574,14 @@ def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
 
 def _by_sign(node: ast.BinOp) -> bool:
     """Whether something is multiplied or divided by labels of -1 and 1: their own inverses, to the last bit."""
-    value = node.right.value if isinstance(node.right, ast.Subscript) else node.right
+    return isinstance(node.op, (ast.Mult, ast.Div)) and _is_sign(node.right)
+
+
+def _is_sign(node: ast.expr) -> bool:
+    """Whether an expression is labels of -1 and 1, or some of them."""
+    value = node.value if isinstance(node, ast.Subscript) else node
     name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
-    return isinstance(node.op, (ast.Mult, ast.Div)) and name == "y_sign"
+    return name == "y_sign"
 
 
 def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:
@@ -584,7 +589,8 @@ def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:
     for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
         if type(op) in _COMPARISON:
             symbol, others = _COMPARISON[type(op)]
-            if len(others) > 1 and not (_counts(left) or _counts(right)):
+            # a label of -1 or 1 is never 0
+            if len(others) > 1 and (_is_sign(left) or _is_sign(right) or not (_counts(left) or _counts(right))):
                 others = others[1:]
             between = source.span(left)[1], source.span(right)[0]
             yield from _swapped(source, between, symbol, others, "comparison")

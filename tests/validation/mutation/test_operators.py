@@ -120,6 +120,7 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("x = np.clip(a, b, c)", "x = np.clip(b, a, c)"),
         ("x = np.moveaxis(a, 2, 3)", "x = np.moveaxis(a, 3, 2)"),
         ("x = np.swapaxes(a, 0, -1)", "x = np.swapaxes(a, -1, 0)"),
+        ("x = y_sign > 0", "x = y_sign >= 0"),
         ("x = np.asarray(x, dtype=float)", "pass"),
         (
             "nodes, weights = np.polynomial.legendre.leggauss(24)",
@@ -151,6 +152,8 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("x = np.clip(a, b, c)", "x = np.clip(a, c, b)"),
         ("x = np.moveaxis(a, 0, 2)", "x = np.moveaxis(a, 2, 0)"),
         ("x = np.moveaxis(a, 0, -1)", "x = np.moveaxis(a, -1, 0)"),
+        ("x = n_draws > 0", "x = n_draws >= 0"),
+        ("x = y_sign > 0", "x = y_sign < 0"),
         ("x = a.reshape(r, 2)", "x = a.reshape(r, 3)"),
         ("x, w = leggauss(24)", "x, w = leggauss(12)"),
         ("x = np.where(a, y / np.where(a, z, 1.0), 3.0)", "x = np.where(a, y / np.where(a, z, 1.0), 6.0)"),
