@@ -604,7 +604,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         likelihood = changed.pop("likelihood", "logit")
         options = quadratic.BlockwiseOptions(**{"tolerance": 1e-300, "max_iterations": 3} | changed)
         before = summed[0]
-        with mock.patch.object(engines.Here, "total", counted):
+        with mock.patch.object(engines.Here, "total", counted), mock.patch("os.fsync"):  # whole files: others ask
             if method == "vi-taylor":
                 end = taylor.fit(rows, Prior(**own), options, likelihood=likelihood, checkpoint=folder)
             else:
@@ -644,7 +644,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 "tolerance": (1e-200, "tolerance ="), "max_iterations": (4, "max_iterations ="),
             }  # fmt: skip
             if method == "vi-taylor":
-                others["likelihood"] = "probit", "method ="
+                others = {"likelihood": ("probit", "method =")}
             for field, (value, words) in others.items():
                 try:
                     run(method, folder, **{field: value})
