@@ -12,6 +12,7 @@ import pkgutil
 import platform
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +128,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.core.values import Hyper
     from fast.methods.x_gpc_svi import _marked
     from fast.one_latent.stochastic import Settings
+    from fast.solve import minibatch
     from fast.solve.minibatch import Shuffled
 
     def mark(n_steps: int = 12, run: Any = None, arrays: Any = None, noise: float = 0.1, **changed: Any) -> str:
@@ -154,6 +156,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     rows += [("rows cut otherwise: blocks", (cut[0]["blocks"] == cut[1]["blocks"], cut[0] == cut[2]), (False, True)),
              ("their rows", (cut[0]["X"], cut[0]["y"]) == (cut[1]["X"], cut[1]["y"]), True),
              ("arrays have no cuts", "blocks" in Shuffled(X, y, 2, 1).digests(), False)]  # fmt: skip
+    # lists that are given: all rows, whatever is read at a time, all labels, and the lists in their order
+    lists = [np.array([0, 1]), np.array([7])]
+    with mock.patch.object(minibatch, "_ROWS", 3):
+        told = minibatch.Listed(X, y, lists).digests()
+    rows.append(("all rows at once or three at a time", told == minibatch.Listed(X, y, lists).digests(), True))
+    others = {"X": (X + (X == 15.0), y, lists), "y": (X, np.append(y[:-1], 0), lists), "batches": (X, y, lists[::-1])}
+    for name, given in others.items():
+        listed = minibatch.Listed(*given).digests()
+        rows.append((f"lists, another {name}", [key for key in told if told[key] != listed[key]], [name]))
     yield as_documented(rows, "fast", "marks")
 
 
@@ -224,6 +235,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("reason", told.reason, "joint search ended"),
         ("values", len(told.trace), 1),
     ]
+    # an evidence that is searched to a tolerance may end when it gains too little; one stage of several may not
+    for fit, learned, wanted in (("fit_full", ("variance",), True), ("fit_full", (), False),
+                                 ("fit_hybrid", ("variance",), False)):  # fmt: skip
+        gains: list[bool] = []
+
+        def searched(_: Any, start: Any, limits: Any, *__: Any, gains: list[bool] = gains) -> None:
+            gains.append(limits.gains)
+            raise _Caught
+
+        with mock.patch.object(quadratic_search.Search, "round", searched), suppress(_Caught):
+            by_name(getattr(vi_jj, fit), binary=True)(**given, learn=learned)
+        rows.append((f"{fit}, learning {learned}: ends by its gain", gains, [wanted]))
     rng = np.random.default_rng(0)
     there, back = [], []
     for _ in range(200):
