@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -236,10 +236,8 @@ class Workers:
                 return attempt()
             except _BehindError as error:
                 why = error
-                try:
+                with suppress(CancelledError, CommClosedError, KilledWorker):
                     self._make_up()
-                except (CancelledError, CommClosedError, KilledWorker):
-                    continue
             except CancelledError as error:  # what was scattered died with its worker, or on its way there
                 why = error
             except CommClosedError as error:  # the scheduler has gone, which the client learns in a moment

@@ -177,7 +177,7 @@ class BlockwisePosterior:
     points: Inducing
     method: str
     end: Collapsed
-    trace: FloatArray  # bound after each sweep
+    trace: FloatArray  # bound after each sweep; vi-taylor: Psi at the start and after each step
     residual: float  # estimated relative distance of every local parameter from the fixed point
     converged: bool
     likelihood: str = "logit"  # link of the predictions

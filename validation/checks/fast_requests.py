@@ -12,6 +12,7 @@ import pkgutil
 import platform
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,6 +159,57 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/x-gpc-svi/marks_of_runs",
+    paper="wenzel2019",
+    question="Is a run's mark that of what moves its numbers, of lengths below ten steps, and of how blocks are cut?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyperprior import Hyperprior
+    from fast.core.values import Hyper
+    from fast.methods.x_gpc_svi import _marked
+    from fast.one_latent.stochastic import Settings
+    from fast.solve import minibatch
+    from fast.solve.minibatch import Shuffled
+
+    def mark(n_steps: int = 12, run: Any = None, arrays: Any = None, noise: float = 0.1, **changed: Any) -> str:
+        hyper = Hyper(1.0, np.array([1.0, 2.0]), noise, 1e-6)
+        given = {"X": np.eye(2)} if arrays is None else arrays
+        return _marked(Settings(n_steps, **changed), hyper, {"seed": 1} if run is None else run, given).mark
+
+    rows: list[tuple[str, object, object]] = [
+        (f"another {what}: the same run", other == mark(), same)
+        for what, other, same in (
+            ("length", mark(30), True), ("length from ten", mark(10), True), ("length below ten", mark(9), False),
+            ("callback", mark(callback=print), True), ("place", mark(checkpoint="a"), True),
+            ("interval of saving", mark(checkpoint_every=3), True), ("interval of scores", mark(score_every=3), True),
+            ("threshold", mark(stop=1e-3), False), ("window", mark(window=4), False), ("rate", mark(rate=0.5), False),
+            ("trace", mark(trace=True), False), ("prior", mark(hyperprior=Hyperprior({})), False),
+            ("seed", mark(run={"seed": 2}), False), ("X", mark(arrays={"X": np.ones((2, 2))}), False),
+            ("noise", mark(noise=0.2), False),
+        )
+    ]  # fmt: skip
+    rows.append(("lengths below ten", mark(3) == mark(4), False))
+    rows.append(("priors of what is learned", '"hyperprior"' in mark(), False))
+    rows.append(("one that is given", '"hyperprior"' in mark(hyperprior=Hyperprior({})), True))
+    X, y = np.arange(16.0).reshape(8, 2), np.resize([0, 1], 8)
+    cut = [Shuffled([(X[:k], y[:k]), (X[k:], y[k:])], None, 2, 1, n=8).digests() for k in (3, 5, 3)]
+    rows += [("rows cut otherwise: blocks", (cut[0]["blocks"] == cut[1]["blocks"], cut[0] == cut[2]), (False, True)),
+             ("their rows", (cut[0]["X"], cut[0]["y"]) == (cut[1]["X"], cut[1]["y"]), True),
+             ("arrays have no cuts", "blocks" in Shuffled(X, y, 2, 1).digests(), False)]  # fmt: skip
+    # lists that are given: all rows, whatever is read at a time, all labels, and the lists in their order
+    lists = [np.array([0, 1]), np.array([7])]
+    with mock.patch.object(minibatch, "_ROWS", 3):
+        told = minibatch.Listed(X, y, lists).digests()
+    rows.append(("all rows at once or three at a time", told == minibatch.Listed(X, y, lists).digests(), True))
+    others = {"X": (X + (X == 15.0), y, lists), "y": (X, np.append(y[:-1], 0), lists), "batches": (X, y, lists[::-1])}
+    for name, given in others.items():
+        listed = minibatch.Listed(*given).digests()
+        rows.append((f"lists, another {name}", [key for key in told if told[key] != listed[key]], [name]))
+    yield as_documented(rows, "fast", "marks")
+
+
+@check(
     "identity/x-gpc/refusals_of_parts",
     paper="wenzel2019",
     question="Are data in parts looked at when they are asked to be, and iterated to a positive tolerance only?",
@@ -165,6 +217,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.blockwise import engines, kept, places, quadratic, taylor
+    from fast.blockwise.rows import rows_of
     from fast.methods import laplace
 
     rows: list[tuple[str, object, object]] = []
@@ -187,6 +240,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     )  # fmt: skip
     engines.Workers.check(workers)
     rows.append(("leaves and parts that are looked at", looked, ["leaves", 0, 1, 2]))
+    # a part of a list is named by its place
+    for part, asked in (("X[1]", [np.zeros((2, 2)), np.zeros((2, 3))]), ("X", np.zeros((2, 0)))):
+        told = _first_word(rows_of, {"X": asked})
+        rows.append((f"columns of {part}", told.split(":")[0], part))
     # a link that does not exist is refused before anything is asked of rows and prior
     told = _first_word(taylor.fit, {"likelihood": "wibble"}, None, None)
     rows.append(("an unknown link", told, "likelihood: found 'wibble'"))
@@ -219,6 +276,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("reason", told.reason, "joint search ended"),
         ("values", len(told.trace), 1),
     ]
+    # an evidence that is searched to a tolerance may end when it gains too little; one stage of several may not
+    for fit, learned, wanted in (("fit_full", ("variance",), True), ("fit_full", (), False),
+                                 ("fit_hybrid", ("variance",), False)):  # fmt: skip
+        gains: list[bool] = []
+
+        def searched(_: Any, start: Any, limits: Any, *__: Any, gains: list[bool] = gains) -> None:
+            gains.append(limits.gains)
+            raise _Caught
+
+        with mock.patch.object(quadratic_search.Search, "round", searched), suppress(_Caught):
+            by_name(getattr(vi_jj, fit), binary=True)(**given, learn=learned)
+        rows.append((f"{fit}, learning {learned}: ends by its gain", gains, [wanted]))
     rng = np.random.default_rng(0)
     there, back = [], []
     for _ in range(200):

@@ -443,6 +443,88 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield as_documented(rows, "fast", "sweeps")
 
 
+@check(
+    "identity/laplace/first_steps",
+    paper="riihimaki2013",
+    question="Is the first step from a start that is given a whole one, and does who looks on wait for enough values?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.ending import Watch, ending
+    from fast.full_classes import independent_sites, softmax_laplace
+    from fast.methods import laplace, quadrature_ep
+
+    given = _given("softmax full")
+    given.pop("Z")
+    data, held = _data_and_prior(given)
+    prior = laplace.prepare(data, held)
+    there = softmax_laplace.find_mode(prior, tolerance=1e-12, max_iterations=50)
+    begin = 30.0 * there.posterior.weights.T
+    latent = np.column_stack([prior.K(k) @ begin[:, k] for k in range(3)])
+    whole = softmax_laplace.newton_step(prior, latent, softmax_laplace.softmax_terms(latent, prior.y)).mean
+    one = softmax_laplace.find_mode(prior, tolerance=1e-12, max_iterations=1, start=begin).posterior.mean
+    far = float(np.abs(latent - there.posterior.mean).max() / np.abs(whole - there.posterior.mean).max())
+    yield Compared(1.0 / far, 0.5, "a whole step leads nearer to the mode", "fast", "definition", "of the distance")
+    # what is told has the moments of the expansion at its end: where another step leads
+    step = softmax_laplace.newton_step(prior, whole, softmax_laplace.softmax_terms(whole, prior.y)).mean
+    gap = float(np.abs(one - step).max() / np.abs(step).max())
+    yield Compared(gap, 1e-9, "and is what is made", "fast", "definition")
+
+    rows: list[tuple[str, object, object]] = []
+    free = Watch(2)
+    for value in (1.0, 1.1, 1.2, 1.3, 1.4):
+        free.after(value)
+    with ending(None, worth=1.0) as here:
+        watch, stopped = Watch(3), []
+        for value in (5.0, 5.1, 5.2, 5.2, 5.3):
+            watch.after(value)
+            stopped.append(bool(here.why()))
+    rows.append(("ended after as many changes as it waits for", stopped, [False] * 4 + [True]))
+
+    # in order, a datum whose cavity is none in one class stays, and is counted
+    caught: dict[str, Any] = {}
+
+    def iterate(*_: Any, sequential: Any, **__: Any) -> None:
+        caught["pass"] = sequential
+
+    class Running:
+        """Marginals that no site moves."""
+
+        def __init__(self, *_: Any) -> None:
+            self.updated: list[int] = []
+            caught["running"] = self
+
+        def marginal(self, i: int) -> tuple[Array, Array]:
+            return np.zeros(2), 0.5 * np.eye(2)
+
+        def update(self, i: int, *_: Any) -> None:
+            self.updated.append(i)
+
+    def tilt(*_: Any) -> Any:
+        full = np.full((1, 2), 0.5)
+        return SimpleNamespace(good=np.array([True]), precision=full, location=full, change=np.zeros(1))
+
+    anything: Any = SimpleNamespace(n=4)
+    options: Any = SimpleNamespace(schedule="sequential", damping=1.0)
+    with mock.patch.multiple(independent_sites, iterate=iterate, SequentialPosterior=Running,
+                             condition_independent=mock.DEFAULT):  # fmt: skip
+        independent_sites.settle_independent(anything, tilt, anything, options, start=anything)
+        tau = np.array([[1.0, 1.0], [3.0, 1.0], [1.0, 2.0], [2.5, 2.5]])
+        (new, _), _, improper = caught["pass"]((tau, np.zeros((4, 2))))
+    rows += [("data that moved", caught["running"].updated, [0]), ("improper", improper, 3),
+             ("their sites", new.tolist(), [[0.5, 0.5], *tau[1:].tolist()])]  # fmt: skip
+
+    # the change of a site that is where it should be is none, of one that is not it is that of its worse part
+    qep: Any = object.__new__(quadrature_ep._QEP)
+    qep.full = True
+    matrices, locations = np.tile(0.3 * np.eye(2), (3, 1, 1)), np.full((3, 2), 0.7)
+    value: Any = quadrature_ep.Proposal((matrices, locations), np.zeros((3, 2)), np.ones((3, 2)), 0)
+    rows.append(("change of sites at rest", qep.gap((matrices, locations), value), 0.0))
+    rows.append(("of a location", qep.gap((matrices, locations + np.eye(3, 2)), value) > 0.1, True))
+    rows.append(("of a precision", qep.gap((matrices + 0.5 * np.eye(2), locations), value) > 0.1, True))
+    yield as_documented(rows, "fast", "steps")
+
+
 def _data_and_prior(given: dict[str, Any]) -> tuple[Any, Any]:
     from fast.core.values import Data, Prior
 

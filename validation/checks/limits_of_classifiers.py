@@ -121,6 +121,40 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/x-gpc-svi/said_steps",
+    paper="wenzel2019",
+    question="Are steps said from verbose = 2 on, every tenth or hundredth, and is who looks on called after each?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators import EPClassifier, XGPClassifier
+    from fast.estimators.multiclass import _among
+
+    rows: list[tuple[str, object, object]] = []
+    for verbose in (0, 1, 2):
+        for listens in (False, True):
+            for kind, every, steps in ((XGPClassifier, 100, 250), (EPClassifier, 10, 25)):
+                said: list[str] = []
+                called: list[Any] = []
+                model: Any = kind(verbose=verbose)
+                callback = called.append if listens else None
+                with mock.patch.multiple(kind, _say=lambda self, text, said=said: said.append(text),
+                                         _keep=mock.DEFAULT, _fitted=mock.DEFAULT):  # fmt: skip
+                    keep = (lambda progress: None,) if kind is XGPClassifier else ()
+                    watch = model._watch(callback, *keep)
+                    for k in range(1, steps + 1) if watch is not None else ():
+                        watch(SimpleNamespace(iteration=k, n_steps=steps, run=None, log_evidence=0.0, hyper=None))
+                name = f"{kind.__name__}, verbose = {verbose}, {'a callback' if listens else 'no callback'}"
+                rows.append((f"{name}: said", len(said), steps // every if verbose == 2 else 0))
+                rows.append((f"{name}: calls", len(called), steps if listens else 0))
+    # sites of some rows among those of all: the others start from nothing
+    sites = np.array([[1.0, 2.0], [3.0, 4.0]])
+    whole = _among(sites, np.array([3, 1]), 4).tolist()
+    rows.append(("sites of two rows of four", whole, [[0.0, 0.0], [3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]))
+    yield as_documented(rows, "fast", "steps")
+
+
+@check(
     "identity/vi-robust/believed_errors",
     paper="villacampa2017",
     question="Is the probability of a random label that of the bound where that is .2 to .9, and .01 where it is less?",

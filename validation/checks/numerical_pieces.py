@@ -6,6 +6,7 @@ sums over long grids, or against the route that the methods take.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -212,6 +213,28 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield Compared(abs(told / wanted - 1.0), 1e-12, f"error stated at means to {largest:g}", "fast", "definition")
     none = logit_prediction(np.zeros(0), np.zeros(0))
     yield Compared(abs(none.quadrature_error / 1e-12 - 1.0), 1e-12, "at no test point", "fast", "definition")
+
+
+@check(
+    "limit/pep/rarest_errors",
+    paper="villacampa2020",
+    question="Are the logarithms of a likelihood with errors right for the smallest numbers that a float can be?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.likelihood import power
+
+    for C in (2, 3, 7):
+        for exponent in (-1, -3, -100, -1022, -1023, -1060, -1074):
+            low, high = power._logs(math.ldexp(1.0, exponent), C)
+            exact = exponent * math.log(2.0) - math.log(C)
+            why = f"epsilon = 2^{exponent}, {C} classes: log(epsilon/C)"
+            yield Compared(abs(low / exact - 1.0), 1e-13, why, "fast", "definition")
+            exact = math.log1p(-math.ldexp(1.0, exponent) * (C - 1) / C)
+            why = f"epsilon = 2^{exponent}, {C} classes: log(1 - epsilon (C - 1)/C)"
+            yield Compared(abs(high - exact), 1e-15, why, "fast", "definition", "nat")
+        low, high = power._logs(0.0, C)
+        yield Compared(float(low != -math.inf or high != 0.0), 0.0, "no errors", "fast", "definition", "flaws")
 
 
 # -- stacks ----------------------------------------------------------------------------------------

@@ -505,8 +505,11 @@ class _Waiting:
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.blockwise import engines
 
-    def waited(looks: float, present: Iterable[Any], status: str = "running") -> tuple[str, float]:
-        """What came, and the seconds until then; `present` says of one question after the other who is there."""
+    def waited(looks: float, present: Iterable[Any], status: str = "running", delay: float = 0.0) -> tuple[str, float]:
+        """What came, and the seconds until then.
+
+        `present` says of one question after the other who is there, each after a delay.
+        """
         answer, said = _Waiting(looks), list(present)
 
         def nthreads() -> dict[str, int]:
@@ -518,6 +521,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         def begun(question: Any) -> Any:
             if question is not nthreads:
                 return answer
+            if delay:
+                due, here = answer.seconds + delay, question()
+                return SimpleNamespace(done=lambda: answer.seconds >= due, exception=lambda: None, result=lambda: here)
             told: Future[Any] = Future()
             if said[0] == _NEVER:
                 return told
@@ -546,6 +552,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("one that comes at the second look", waited(9, [0, 1]), ("answer", 450.0)),
         ("nobody tells of workers", waited(40, [_NEVER]), ("no worker for 120 s", 150.0)),
         ("asking for workers fails", waited(40, [ValueError("gone")]), ("no worker for 120 s", 150.0)),
+        # who was asked at the first look is waited for, and heard of at the third
+        ("a scheduler that tells slowly", waited(9, [1], delay=100.0), ("answer", 450.0)),
         ("no scheduler", waited(40, [1], "closed"), ("no answer", 50.0)),
     ]
     with mock.patch.object(engines, "_begun", return_value=_Raised()):
@@ -582,7 +590,7 @@ class _StoppedError(Exception):
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.blockwise import engines, quadratic, taylor
+    from fast.blockwise import engines, quadratic, sep, taylor
     from fast.blockwise.rows import rows_of
     from fast.core.values import Prior
 
@@ -604,7 +612,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         likelihood = changed.pop("likelihood", "logit")
         options = quadratic.BlockwiseOptions(**{"tolerance": 1e-300, "max_iterations": 3} | changed)
         before = summed[0]
-        with mock.patch.object(engines.Here, "total", counted):
+        with mock.patch.object(engines.Here, "total", counted), mock.patch("os.fsync"):  # whole files: others ask
             if method == "vi-taylor":
                 end = taylor.fit(rows, Prior(**own), options, likelihood=likelihood, checkpoint=folder)
             else:
@@ -644,7 +652,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 "tolerance": (1e-200, "tolerance ="), "max_iterations": (4, "max_iterations ="),
             }  # fmt: skip
             if method == "vi-taylor":
-                others["likelihood"] = "probit", "method ="
+                others = {"likelihood": ("probit", "method =")}
             for field, (value, words) in others.items():
                 try:
                     run(method, folder, **{field: value})
@@ -665,7 +673,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # sites that live with the leaves are made again
     few = tiny("threshold")
     ends = [_in_parts("ep", few)]
-    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name:
+    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name, mock.patch("os.fsync"):
 
         def killed(progress: Any) -> None:
             if progress.iteration == 2:
@@ -678,8 +686,28 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     told = [(end.log_evidence, end.trained.residual, end.inducing_mean.tolist()) for end in ends]
     rows.append(("ep: the same digits", told[1:], [told[0]] * 2))
 
+    def dies(sweep: int, _: float) -> None:
+        if sweep == 2:
+            raise _StoppedError
+
+    prior_of_classes = Prior(few.variance, few.lengthscales, few.noise, few.jitter, few.Z)
+    leaves, ends = rows_of(few.X, few.y, leaf=3), []
+    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name, mock.patch("os.fsync"):
+        for folder, hear in ((None, None), (name, dies), (name, lambda *_: None), (name, None)):
+            sweeps = sep.SEPSweeps(tolerance=1e-300, max_iterations=4, callback=hear)
+            with suppress(_StoppedError):
+                ends.append(sep.fit(leaves, 3, prior_of_classes, sweeps, checkpoint=folder))
+        told = [(end.log_evidence, end.inducing_mean.tolist()) for end in ends]
+        rows.append(("sep: the same digits, whoever listens", told[1:], [told[0]] * 2))
+        try:
+            sep.fit(leaves, 3, prior_of_classes, sep.SEPSweeps(tolerance=1e-300, max_iterations=5), checkpoint=name)
+            told = "accepted"
+        except ValueError as error:
+            told = str(error)
+        rows.append(("sep: another length", "max_iterations = 4, expected max_iterations = 5" in told, True))
+
     # a run whose scheduler goes says how far it is
-    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name:
+    with tempfile.TemporaryDirectory(prefix="triad-sums-") as name, mock.patch("os.fsync"):
         seen = [0]
 
         def lost(self: Any, visit: Any, state: Any) -> Any:
