@@ -432,7 +432,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
     rows: list[tuple[str, object, object]] = []
     for n_draws, most, reached, wanted in (
-        (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)), (4, 40, np.nan, (40, False)),
+        (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)),
+        (4, 40, np.nan, (40, False)),
     ):  # fmt: skip
         plan = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most)
         measures = chain.Measures(effective=lambda kept, every, reached=reached: reached)
