@@ -485,6 +485,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     found = float(place.regression_rounding(asked.X, asked.y, prior))
         yield Compared(abs(found / largest - 1.0), 1e-9, f"{why}: an answer of {size:.2g}", "reference", "its answers")
         yield flaws(not 0.0 < size < 1.0, "it is a small one", "reference", "answers")
+    # well conditioned: a bound says enough, a hundred units of rounding times what K⁻¹ and 1/s multiply
+    largest = narrowest = 0.0
+    for k in range(3):
+        Z, v = asked.Z[k], float(asked.variance[k])
+        K = kernel(Z, Z, v, asked.lengthscales[k]) + float(asked.jitter[k]) * np.eye(len(Z))
+        cross = kernel(asked.X, Z, v, asked.lengthscales[k])
+        left = v + float(asked.noise[k]) - np.einsum("im,mp,ip->i", cross, np.linalg.inv(K), cross)
+        largest = max(largest, float(np.linalg.cond(K, 1)))
+        narrowest = max(narrowest, (v + float(asked.noise[k])) / float(left.min()))
+    plain = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    found = float(place.regression_rounding(asked.X, asked.y, plain))
+    gap = abs(found / (100.0 * _EPS * largest * narrowest) - 1.0)
+    yield Compared(gap, 1e-6, f"conditions up to {largest:.2g}: the bound alone", "reference", "definition")
 
 
 @check(
