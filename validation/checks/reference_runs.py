@@ -1117,7 +1117,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
         with mock.patch.object(_neighbours, "_SURE", 0.0):  # neighbours are asked whatever the condition is
             # energies and bounds are ascended again from beside their maximum, which takes no step to a loose tolerance
-            close = 1e-7 if method in ("arpep", "vi-robust") else 1e-3
+            close = 1e-6 if method in ("arpep", "vi-robust") else 1e-3
             end = solve("reference", method, tiny(kind), tolerance=close, callback=tell)
         count = int(end.iterations or 0)
         rows.append((f"{method} of {count} iterations", told,
