@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -239,6 +240,58 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "derivative/vb-probit/held_factors",
+    paper="riihimaki2013",
+    question="Does a step of the parameters climb E[log p(f)] under held factors, by derivatives that are differences?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.riihimaki2013 import type2 as place
+    from reference.riihimaki2013.fit import Prior
+
+    rng = np.random.default_rng(53)
+    X, n, C = rng.standard_normal((5, 2)), 5, 3
+    root = rng.standard_normal((n * C, n * C)) / np.sqrt(n * C)
+    factors: Any = SimpleNamespace(mean=rng.standard_normal((n, C)), cov=root @ root.T + 0.3 * np.eye(n * C))
+    second = factors.cov + np.outer(factors.mean.T.ravel(), factors.mean.T.ravel())
+    first = Prior(
+        np.array([0.9, 1.4, 2.0]),
+        rng.uniform(0.7, 1.6, (C, 2)),
+        np.array([0.2, 0.3, 0.25]),
+        np.array([1e-3, 0.0, 2e-3]),
+    )
+    learn, step = ("variance", "lengthscales", "noise"), 1e-5
+
+    def value(prior: Any) -> float:
+        """E[log N(f|0, K)] by dense algebra, the constant of 2π included."""
+        total = 0.0
+        for k in range(C):
+            own = slice(k * n, (k + 1) * n)
+            K = kernel(X, X, float(prior.variance[k]), prior.lengthscales[k])
+            K += float(prior.noise[k] + prior.jitter[k]) * np.eye(n)
+            trace = np.trace(np.linalg.solve(K, second[own, own]))
+            total -= 0.5 * float(np.linalg.slogdet(2.0 * np.pi * K)[1] + trace)
+        return total
+
+    for shared in (False, True):
+        with mock.patch.object(place, "_ascend") as climb:
+            place.vb_update_hyperparameters(factors, X, first, learn, shared)
+        objective = climb.call_args.args[0]
+        where = place.pack(first, learn, shared)
+        found = objective(place.unpack(where, first, learn, shared))
+        wanted = [
+            (value(place.unpack(where + step * e, first, learn, shared))
+             - value(place.unpack(where - step * e, first, learn, shared))) / (2.0 * step)
+            for e in np.eye(len(where))
+        ]  # fmt: skip
+        gap = abs(found[0] / value(place.unpack(where, first, learn, shared)) - 1.0)
+        yield Compared(gap, 1e-10, f"shared {shared}: the value, dense", "reference", "definition")
+        gap = float(np.abs(np.asarray(found[1]) - wanted).max() / np.abs(wanted).max())
+        yield Compared(gap, 1e-7, f"shared {shared}: {len(where)} logarithms, steps of {step:g}", "reference",
+                       "differences")  # fmt: skip
+
+
+@check(
     "derivative/svi/batches_of_the_full_model",
     paper="izmailov2016",
     question="Is the gradient of a mini-batch the difference of its estimate of the bound, full and sparse?",
@@ -432,6 +485,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     found = float(place.regression_rounding(asked.X, asked.y, prior))
         yield Compared(abs(found / largest - 1.0), 1e-9, f"{why}: an answer of {size:.2g}", "reference", "its answers")
         yield flaws(not 0.0 < size < 1.0, "it is a small one", "reference", "answers")
+    # well conditioned: a bound says enough, a hundred units of rounding times what K⁻¹ and 1/s multiply
+    largest = narrowest = 0.0
+    for k in range(3):
+        Z, v = asked.Z[k], float(asked.variance[k])
+        K = kernel(Z, Z, v, asked.lengthscales[k]) + float(asked.jitter[k]) * np.eye(len(Z))
+        cross = kernel(asked.X, Z, v, asked.lengthscales[k])
+        left = v + float(asked.noise[k]) - np.einsum("im,mp,ip->i", cross, np.linalg.inv(K), cross)
+        largest = max(largest, float(np.linalg.cond(K, 1)))
+        narrowest = max(narrowest, (v + float(asked.noise[k])) / float(left.min()))
+    plain = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    found = float(place.regression_rounding(asked.X, asked.y, plain))
+    gap = abs(found / (100.0 * _EPS * largest * narrowest) - 1.0)
+    yield Compared(gap, 1e-6, f"conditions up to {largest:.2g}: the bound alone", "reference", "definition")
 
 
 @check(
