@@ -78,47 +78,6 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
-    "identity/x-gpc-svi/marks_of_runs",
-    paper="wenzel2019",
-    question="Do hyperpriors tell runs apart, and lengths of runs only where the first ten steps know them?",
-    problems=(NO_PROBLEM,),
-)
-def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.core.hyperprior import Hyperprior
-    from fast.methods import x_gpc_svi
-
-    def ascent(source: Any, link: Any, hyper: Any, Z: Any, settings: Any, **more: Any) -> Any:
-        raise _Caught(settings.mark)
-
-    def mark(**changed: Any) -> str:
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(x_gpc_svi, "stochastic_ascent", ascent):
-            usual = {"checkpoint": Path(folder) / "run.npz", "batch_size": 4, "seed": 1, "learn": ("variance",)}
-            try:
-                by_name(x_gpc_svi.fit, binary=True)(**(_binary("logit") | usual | changed))
-            except _Caught as error:
-                return str(error.args[0])
-        return "no run"
-
-    narrow, wide = (Hyperprior({"variance": ("log-normal", width, 2.0)}, map_density="log") for width in (0.1, 1.0))
-    rows: list[tuple[str, object, object]] = []
-    for what, one, other, same in (
-        ("9 and 10 steps", {"n_steps": 9}, {"n_steps": 10}, False),
-        ("10 and 11 steps", {"n_steps": 10}, {"n_steps": 11}, True),
-        ("11 and 300 steps", {"n_steps": 11}, {"n_steps": 300}, True),
-        ("no hyperprior and one", {}, {"hyperprior": wide}, False),
-        ("two hyperpriors", {"hyperprior": narrow}, {"hyperprior": wide}, False),
-        ("a callback", {}, {"callback": print}, True),
-        ("how often it is saved", {}, {"checkpoint_every": 7}, True),
-        ("another seed", {}, {"seed": 2}, False),
-        ("another variance", {}, {"variance": 1.9}, False),
-        ("other lengthscales", {}, {"lengthscales": np.array([0.9, 1.41])}, False),
-    ):
-        first, second = mark(**one), mark(**other)
-        rows.append((what, (len(first) > 20, first == second), (True, same)))
-    yield as_documented(rows, "fast", "marks")
-
-
-@check(
     "identity/sep/marks_of_runs",
     paper="villacampa2017",
     question="Is a run's mark that of all that moves its numbers, and of nothing else?",

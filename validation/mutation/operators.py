@@ -629,7 +629,7 @@ def _of_constant(source: Source, node: ast.Constant) -> Iterator[Change]:
 
 def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name in _TWINS:
+    if name in _TWINS and not _of_no_numbers(node):
         end = source.span(node.func)[1]
         yield Change(end - len(name.encode()), end, _TWINS[name], "function")
     plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
@@ -648,6 +648,11 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
             comma = re.search(rb",\s*\Z", source.data[:start])
             if comma:
                 yield Change(comma.start(), end, "", "dropped argument")
+
+
+def _of_no_numbers(node: ast.Call) -> bool:
+    """np.zeros(0): filled with ones it is the same."""
+    return len(node.args) == 1 and _whole(node.args[0]) == 0
 
 
 def _is_word(source: Source, node: ast.expr) -> bool:
