@@ -143,7 +143,7 @@ def _newton(terms: Callable[[Array], tuple[float, Array, Array]], K: Array, step
 
 
 @check(
-    "identity/laplace/first_steps",
+    "identity/laplace/first_newton_steps",
     paper="riihimaki2013",
     question="Are the first steps of Newton's method those from zero, and is what is stated of them theirs?",
     problems=(NO_PROBLEM,),

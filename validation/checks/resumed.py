@@ -68,6 +68,7 @@ def _rows() -> Iterator[Run]:
         ("decaying rate", {**svi, "learn": HYPER, "rate": ("decay", 1.0, 2.0, 0.7)}),
         ("nothing learned", {**svi, "stop": 1e-9, "check_every": 1, "window": 3}),
         ("change seldom measured", {**svi, "stop": 1e-9, "check_every": 5, "window": 2}),
+        ("an end by changes on both sides", {**svi, "n_steps": 5, "stop": 1e9, "check_every": 5, "window": 2}),
         ("batches listed", {"batches": _LISTS, "learn": ALL, "trace": True}),
         ("first looks", {**svi, "init_batches": ((1, 2), (4, 4, 7))}),
         ("small pools", {**svi, "block_size": 2, "pool_size": 3, "learn": ALL, "n_steps": 7}),
@@ -137,13 +138,24 @@ def _killer(step: int) -> Callable[[Any], None]:
     return kill
 
 
+def _numbers(progress: Any) -> list[float]:
+    """What a callback is told in numbers."""
+    fields = progress._asdict() if hasattr(progress, "_asdict") else vars(progress)
+    return [float(value) for value in fields.values() if isinstance(value, (int, float))]
+
+
 # -- interrupted -------------------------------------------------------------------------------------------------
 
 
 def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Iterable[Outcome]:
     """Killed in each step of a pattern in turn, then continued to the end: the same digits every time."""
     for run in runs:
-        whole = digits(fit(run))
+        told: dict[int, list[float]] = {}
+
+        def listen(progress: Any, told: dict[int, list[float]] = told) -> None:
+            told[progress.iteration] = _numbers(progress)
+
+        whole = digits(fit(run, callback=listen))
         worst = 0.0
         with tempfile.TemporaryDirectory() as folder:
             for number, steps in enumerate(patterns):
@@ -153,15 +165,23 @@ def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Ite
                     with suppress(_KilledError):
                         fit(run, checkpoint=path, checkpoint_every=_EVERY, callback=_killer(step))
 
-                def note(progress: Any, visited: list[int] = visited) -> None:
+                wrong: list[int] = []
+
+                def note(
+                    progress: Any,
+                    visited: list[int] = visited,
+                    wrong: list[int] = wrong,
+                    told: dict[int, list[float]] = told,
+                ) -> None:
                     visited.append(progress.iteration)
+                    wrong.append(not np.array_equal(_numbers(progress), told[progress.iteration], equal_nan=True))
 
                 again = fit(run, checkpoint=path, checkpoint_every=_EVERY, callback=note)
                 worst += unequal(digits(again), whole)
                 # where it went on says that a file was read at all
                 first = steps[-1] // _EVERY * _EVERY + 1
                 last = run.options.get("n_steps", len(_LISTS))
-                worst += visited != list(range(first, last + 1))
+                worst += visited != list(range(first, last + 1)) or any(wrong)
         yield Compared(
             worst,
             0.0,
