@@ -505,6 +505,74 @@ def _first_word(door: Any, asked: dict[str, Any], *in_place: Any) -> str:
 
 
 @check(
+    "identity/x-gpc-svi/marks_of_data",
+    paper="wenzel2019",
+    question="Do a hold-out, when it is scored, first looks and blocks tell runs apart?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import x_gpc_svi
+
+    given = _binary("logit")
+    X, y = given["X"], given["y"]
+
+    def ascent(source: Any, link: Any, hyper: Any, Z: Any, settings: Any, **more: Any) -> Any:
+        raise _Caught(settings.mark)
+
+    def mark(**changed: Any) -> str:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(x_gpc_svi, "stochastic_ascent", ascent):
+            usual = {"checkpoint": Path(folder) / "run.npz", "batch_size": 4, "seed": 1, "n_steps": 20}
+            try:
+                by_name(x_gpc_svi.fit, binary=True)(**(given | usual | changed))
+            except _Caught as error:
+                return str(error.args[0])
+        return "no run"
+
+    kept, first = {"holdout": (X[:3], y[:3])}, {"init_batches": ((0, 1), (2, 3))}
+    rows: list[tuple[str, object, object]] = []
+    for what, one, other in (
+        ("a hold-out", {}, kept),
+        ("its inputs", kept, {"holdout": (X[:3] + 1e-9, y[:3])}),
+        ("its labels", kept, {"holdout": (X[:3], 1 - y[:3])}),
+        ("when it is scored", kept | {"holdout_every": 2}, kept | {"holdout_every": 3}),
+        ("first looks", {}, first),
+        ("other first looks", first, {"init_batches": ((0, 1), (3, 2))}),
+        ("rows in memory", {"pool_size": 4, "block_size": 2}, {"pool_size": 6, "block_size": 2}),
+        ("rows read at a time", {"pool_size": 4, "block_size": 2}, {"pool_size": 4, "block_size": 4}),
+        ("rows of a batch", {}, {"batch_size": 3}),
+    ):
+        marks = [mark(**asked) for asked in (one, one, other)]
+        rows.append((what, (len(marks[0]) > 20, marks[0] == marks[1], marks[0] == marks[2]), (True, True, False)))
+    yield as_documented(rows, "fast", "marks")
+
+
+@check(
+    "identity/epgpc-svi/ended_by_changes",
+    paper="wenzel2019",
+    question="Is a run that its changes end called converged, not diverged, after as many steps as the window has?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import epgpc_svi, x_gpc_svi
+
+    rows: list[tuple[str, object, object]] = []
+    # epgpc-svi compares the first step with none before it
+    for name, module, link, more, before in (
+        ("epgpc-svi", epgpc_svi, "probit", {}, 1),
+        ("x-gpc-svi", x_gpc_svi, "logit", {"check_every": 1}, 0),
+    ):
+        for stop, window in ((1e9, 3), (1e9, 5), (1e-300, 3)):
+            asked = {"stop": stop, "window": window, "batch_size": 4, "n_steps": 9, "seed": 1} | more
+            came = by_name(module.fit, binary=True)(**(_binary(link) | asked))
+            early = stop > 1.0
+            told = f"over {window} steps below" in came.reason, came.reason == "9 steps made"
+            made = (came.converged, came.diverged, came.iterations, *told)
+            wanted = (early, False, window + before if early else 9, early, not early)
+            rows.append((f"{name}, {window} changes below {stop:g}", made, wanted))
+    yield as_documented(rows, "fast", "ends")
+
+
+@check(
     "identity/vb-probit/rounds_told",
     paper="riihimaki2013",
     question="Are rounds, bounds and the end of an alternation told under their own names?",
