@@ -129,6 +129,11 @@ def _bowl(offset: float = 0.0, sign: float = 1.0) -> _Shape:
     )
 
 
+def _told(curvature: Array, told: Array) -> _Shape:
+    """A bowl so high that rounding hides its shape, and that says of its Hessian what is told."""
+    return _Shape(lambda _: 1e14, lambda x: curvature @ x, lambda _: told)
+
+
 def _valley() -> _Shape:
     """Rosenbrock's."""
     return _Shape(
@@ -172,7 +177,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # a value that shows nothing at all, whatever the step: shorter gradients are accepted, longer ones are not
     for told in (1.0, 0.1):
         curvature = np.diag([1.0, 3.0])
-        flat = _Shape(lambda _: 1e14, lambda x, by=curvature: by @ x, lambda _, by=told * curvature: by)
+        flat = _told(curvature, told * curvature)
         begin = np.array([6e-3, 2e-3])
         end = _newton(flat, begin, 1.0)  # type: ignore[arg-type]
         left = float(np.linalg.norm(end) / np.linalg.norm(begin))

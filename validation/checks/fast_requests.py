@@ -437,10 +437,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         learn: Any = declare.option("names", "what moves", choices=("variance", "noise"), default=())
         other: int = declare.option("integer", "of no door", "[1, inf)", default=3)
 
-    def door(first: Any, *, block_size: int = 11, tolerance: float = 0.25, learn: Any = ()) -> Any:
+    def own_door(first: Any, *, block_size: int = 11, tolerance: float = 0.25, learn: Any = ()) -> Any:
         return first, block_size, tolerance, learn
 
-    opened: Any = Asked.checks(door)
+    opened: Any = Asked.checks(own_door)
     for asked, came in (
         ({}, (1, 11, 0.25, ())),
         ({"block_size": np.int64(3), "learn": "noise"}, (1, 3, 0.25, ("noise",))),

@@ -217,6 +217,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         # the right-hand side's first part of each node: all homes but the first, each once
         wrong = sorted(per_sweep) != sorted(homes[1:]) or added != 3 * per_sweep
         yield flaws(wrong, f"sums are added on {per_sweep}, each a right side's first", "fast", "homes")
+    uneven = rows_of(asked.X, asked.y, leaf=3)
+    alone = _fit(uneven)
+    for n_workers in (2, 3, 4):
+        with _distributed():
+            there = _fit(uneven, _Cluster(n_workers))
+        same = np.array_equal(there.trace, alone.trace) and np.array_equal(there.inducing_cov, alone.inducing_cov)
+        yield flaws(not same, f"three leaves on {n_workers} workers: the same to the last bit", "fast", "answers")
     with _distributed():
         deaths = [CancelledError(), _KilledError("gone"), CancelledError()]
         cluster = _Cluster(2, deaths)
@@ -323,6 +330,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 parts = list(streamed(rows, lambda leaf: leaf.inputs(), client))
                 wrong |= [first for first, _ in parts] != ends[:-1].tolist()
                 wrong |= not np.array_equal(np.concatenate([part for _, part in parts]), X)
+                edges = [edge for _, edge in streamed(rows, lambda leaf: (leaf.first, leaf.size), client)]
+                wrong |= edges != list(zip(ends[:-1].tolist(), wanted, strict=True))
             if "alone" not in name:
                 wrong |= not np.array_equal(np.concatenate([leaf.labels() for leaf in rows.leaves]), y)
             yield flaws(wrong, f"{name}: eight rows in leaves of {wanted}", "fast", "rows")
@@ -683,8 +692,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             _in_parts("ep", few, checkpoint=name, callback=killed)
         ends.append(_in_parts("ep", few, checkpoint=name))
         ends.append(_in_parts("ep", few, checkpoint=name))
-    told = [(end.log_evidence, end.trained.residual, end.inducing_mean.tolist()) for end in ends]
-    rows.append(("ep: the same digits", told[1:], [told[0]] * 2))
+    same_digits = [(end.log_evidence, end.trained.residual, end.inducing_mean.tolist()) for end in ends]
+    rows.append(("ep: the same digits", same_digits[1:], [same_digits[0]] * 2))
 
     def dies(sweep: int, _: float) -> None:
         if sweep == 2:
@@ -693,12 +702,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     prior_of_classes = Prior(few.variance, few.lengthscales, few.noise, few.jitter, few.Z)
     leaves, ends = rows_of(few.X, few.y, leaf=3), []
     with tempfile.TemporaryDirectory(prefix="triad-sums-") as name, mock.patch("os.fsync"):
-        for folder, hear in ((None, None), (name, dies), (name, lambda *_: None), (name, None)):
+        for place, hear in ((None, None), (name, dies), (name, lambda *_: None), (name, None)):
             sweeps = sep.SEPSweeps(tolerance=1e-300, max_iterations=4, callback=hear)
             with suppress(_StoppedError):
-                ends.append(sep.fit(leaves, 3, prior_of_classes, sweeps, checkpoint=folder))
-        told = [(end.log_evidence, end.inducing_mean.tolist()) for end in ends]
-        rows.append(("sep: the same digits, whoever listens", told[1:], [told[0]] * 2))
+                ends.append(sep.fit(leaves, 3, prior_of_classes, sweeps, checkpoint=place))
+        of_sep = [(end.log_evidence, end.inducing_mean.tolist()) for end in ends]
+        rows.append(("sep: the same digits, whoever listens", of_sep[1:], [of_sep[0]] * 2))
         try:
             sep.fit(leaves, 3, prior_of_classes, sep.SEPSweeps(tolerance=1e-300, max_iterations=5), checkpoint=name)
             told = "accepted"
