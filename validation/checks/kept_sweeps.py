@@ -337,13 +337,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(float(np.abs(standard_error(given) - wanted).max()), 0.0, name, "gibbs", "gibbs", "absolute")
     fixed = standard_error(np.full((4, 60, 1), 0.3))
     yield Compared(float(np.abs(fixed).max()), 0.0, "what never moves", "gibbs", "its documentation", "absolute")
-    diagnostics = {"moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
-                   "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0]))}  # fmt: skip
-    never = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
+    diagnostics: dict[str, Any] = {
+        "moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
+        "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0])),
+    }
+    never: dict[str, Any] = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
     rows = [
-        ("least effective size", least_ess(diagnostics), 40.0),  # type: ignore[arg-type]
+        ("least effective size", least_ess(diagnostics), 40.0),
         ("where one never moves", least_ess(diagnostics | never), 0.0),
-    ]  # type: ignore[arg-type]
+    ]
     yield as_documented(rows, "gibbs", "sizes")
     for power in (-600, 600, 1000):
         unit = float(np.ldexp(1.0, power))
@@ -445,8 +447,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)),
         (4, 40, np.nan, (40, False)),
     ):  # fmt: skip
-        plan = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most)
-        measures = chain.Measures(effective=lambda kept, every, reached=reached: reached)
+
+        def effective(_kept: State, _every: int, reached: float = reached) -> float:
+            return reached
+
+        plan, measures = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most), chain.Measures(effective=effective)
         done = chain.run({"x": np.zeros((2, 1))}, step, record, {}, plan, measures=measures)
         rows.append((f"{n_draws} draws, at most {most}, {reached:g} of 5", (done.n_draws, done.target_reached), wanted))
         rows.append((f"{n_draws} draws, at most {most}: sweeps", done.n_sweeps, 1 + wanted[0]))
