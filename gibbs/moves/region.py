@@ -98,20 +98,18 @@ def bounce_move(
     w = np.matmul(chol_cov, rng.standard_normal(auxiliary.shape)[..., None])[..., 0]
     h = auxiliary.copy()
     sign = np.where(margins(h, y) >= 0.0, 1.0, -1.0)
-    is_label = np.zeros((L, n), dtype=bool)
-    is_label[y, data] = True
     rest = np.full(r, QUARTER_TURN)
     ids = np.arange(r)
     out, events = auxiliary.copy(), np.zeros(r, dtype=np.int64)
     moved = np.zeros(r, dtype=bool)
     soft = np.isfinite(log_height)
     while ids.size:
-        # sign · margin(t) = M cos t + Q sin t, M >= 0: it vanishes at t = arctan(Q/M) + π/2, the least Q/M comes first
+        # sign · margin(t) = M cos t + Q sin t, M >= 0: it vanishes at t = arctan(Q/M) + π/2, the least Q/M comes first;
+        # the label's own, which is zero throughout, has a quarter turn and never comes before the end
         M = np.maximum(sign * (h[:, y, data][:, None, :] - h), 1e-300)
         Q = sign * (w[:, y, data][:, None, :] - w)
         with np.errstate(over="ignore"):
             ratio = Q / M
-        ratio[:, is_label] = np.inf
         flat = ratio.reshape(ids.size, -1)
         constraint, k = flat.argmin(axis=1), np.arange(ids.size)
         time = np.arctan(flat[k, constraint]) + QUARTER_TURN
@@ -135,7 +133,7 @@ def bounce_move(
         variance = var_of[of_label] + var_of[of_j]  # aᵀSa
         target = -speed
         if soft:
-            others = np.where(is_label[:, i].T, 1.0, sign[k, :, i])
+            others = sign[k, :, i]
             others[k, j] = 1.0
             decides = np.all(others > 0.0, axis=1)  # only then does this constraint part inside from outside
             square = np.square(speed)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit, log_ndtr, ndtr
+from scipy.special import erfcx, expit, log_ndtr, ndtr
 from scipy.stats import norm, truncnorm
 
 from validation.by_name import sampler_by_name
@@ -82,6 +84,31 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         np.array(z), "Kolmogorov and Smirnov's test of draws, its p read as a z; Holm over the run at 1e-4", "gibbs",
         "scipy.stats", "a distribution function that is off by 5 % would show",
     )  # fmt: skip
+
+
+@check(
+    "identity/gibbs-probit/inverted_tails",
+    paper="riihimaki2013",
+    question="Does a draw above a bound leave the share of the tail that its exponential asks for, near and far out?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.draws.univariate_truncated import truncated_excess
+
+    drop = np.array([1e-9, 1e-3, 0.3, 2.0, 40.0])
+    for bounds, limit in (((-6.0, -1.0, 0.0, 2.0, 3.9, 4.0), 1e-7), ((4.0001, 4.5, 8.0, 60.0, 1e4, 1e8), 1e-9)):
+        worst = 0.0
+        for bound in bounds:
+            given: Any = SimpleNamespace(standard_exponential=lambda size: drop)
+            x = truncated_excess(given, np.full(5, bound))
+            if bound > 4.0:  # Q(z) = exp(-z²/2) erfcx(z/√2)/2, the squares by hand
+                ratio = np.log(erfcx((bound + x) / np.sqrt(2.0)) / erfcx(bound / np.sqrt(2.0)))
+                came = x * (bound + 0.5 * x) - ratio
+            else:
+                came = log_ndtr(-bound) - log_ndtr(-(bound + x))
+            worst = max(worst, float((np.abs(came - drop) / (1e-3 + drop)).max()))
+        # nearer by a quantile of a logarithm, whose digits end at 1e-16 over a part of the tail
+        yield Compared(worst, limit, f"bounds from {bounds[0]:g} to {bounds[-1]:g}", "gibbs", "definition")
 
 
 @check(

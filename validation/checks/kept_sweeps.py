@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from validation.checks import hyper_model as own
@@ -245,6 +246,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             swing = 1.0 if sweep % 2 else -1.0
             ended = watch.add(sweep, {"x": swing + (0.1 + each if sweep > 75 else np.zeros(r))})
         rows.append((f"{r} chains: ended, agreed", (ended, watch.passed), (True, r < 4)))
+    # a change at a level of 3e-4: a drift where one quantity is watched, none among fifty
+    change = 1.0 + np.sqrt(3.0) / student.isf(1.5e-4, 3) * np.array([-1.0, -1.0, 1.0, 1.0])
+    for columns in (1, 50):
+        watch = warmup.Watch(100)
+        for sweep in range(1, 101):
+            value = np.full((4, columns), 40.0 * ((sweep - 1) % 5 - 2))  # nothing on average over a quarter
+            value[:, 0] += change if sweep > 75 else 0.0
+            watch.add(sweep, {"x": value})
+        rows.append((f"a change at 3e-4 among {columns}: agreed", watch.passed, columns > 1))
     first, second = np.random.default_rng(32).standard_normal((2, 6, 3))
     t = ttest_1samp(second - first, 0.0).statistic
     fixed = warmup._drift_t(np.array([[1.0, 2.0], [1.0, 2.0]]), np.array([[1.0, 2.5], [1.0, 2.5]]))
@@ -327,13 +337,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(float(np.abs(standard_error(given) - wanted).max()), 0.0, name, "gibbs", "gibbs", "absolute")
     fixed = standard_error(np.full((4, 60, 1), 0.3))
     yield Compared(float(np.abs(fixed).max()), 0.0, "what never moves", "gibbs", "its documentation", "absolute")
-    diagnostics = {"moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
-                   "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0]))}  # fmt: skip
-    never = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
+    diagnostics: dict[str, Any] = {
+        "moves": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0])),
+        "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0])),
+    }
+    never: dict[str, Any] = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
     rows = [
-        ("least effective size", least_ess(diagnostics), 40.0),  # type: ignore[arg-type]
+        ("least effective size", least_ess(diagnostics), 40.0),
         ("where one never moves", least_ess(diagnostics | never), 0.0),
-    ]  # type: ignore[arg-type]
+    ]
     yield as_documented(rows, "gibbs", "sizes")
     for power in (-600, 600, 1000):
         unit = float(np.ldexp(1.0, power))
@@ -435,9 +447,41 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)),
         (4, 40, np.nan, (40, False)),
     ):  # fmt: skip
-        plan = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most)
-        measures = chain.Measures(effective=lambda kept, every, reached=reached: reached)
+
+        def effective(_kept: State, _every: int, reached: float = reached) -> float:
+            return reached
+
+        plan, measures = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most), chain.Measures(effective=effective)
         done = chain.run({"x": np.zeros((2, 1))}, step, record, {}, plan, measures=measures)
         rows.append((f"{n_draws} draws, at most {most}, {reached:g} of 5", (done.n_draws, done.target_reached), wanted))
         rows.append((f"{n_draws} draws, at most {most}: sweeps", done.n_sweeps, 1 + wanted[0]))
     yield as_documented(rows, "gibbs", "runs")
+
+
+@check(
+    "identity/exact-probit/better_of_two",
+    paper="riihimaki2013",
+    question="Is log Z the better known of two where proposals of the draws do not know it well enough?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import exact_probit
+
+    few = Few("probit")
+    entry = Sampler("exact-probit", few, {"n_draws": 50, "target_error": 1e-9})
+    rows: list[tuple[str, object, object]] = []
+    first = sampled(Sampler("exact-probit", few, {"n_draws": 50, "target_error": 10.0}), 43)
+    given: list[float] = []
+    for name, error in (("better", 0.1), ("worse", 10.0)):
+        other = exact_probit.Probability(-5.0, error * first.log_evidence_se, 0.0, 0.5, 99)
+
+        def more(*_: Any, target_error: float, max_proposals: int, other: Any = other) -> Any:
+            given.append(target_error)
+            return other
+
+        with mock.patch.object(exact_probit, "log_probability", more):
+            result = sampled(entry, 43)
+        wanted = (-5.0, other.standard_error) if error < 1.0 else (first.log_evidence, first.log_evidence_se)
+        rows.append((f"the second is {name}", (result.log_evidence, result.log_evidence_se), wanted))
+    rows.append(("errors that were asked for", given, [1e-9, 1e-9]))
+    yield as_documented(rows, "gibbs", "answers")
