@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -38,12 +39,17 @@ def _quadratic(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         prior = _one(problem)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
         parts = quadratic.fit(method, rows, prior, quadratic.BlockwiseOptions(NEVER, SWEEPS))
+        with mock.patch.object(quadratic, "_TILE", 8), mock.patch("fast.core.blocks._TILE", 8):  # the last is smaller
+            whole_leaf = rows_of(problem.X, problem.y, leaf=problem.n)
+            tiled = quadratic.fit(method, whole_leaf, prior, quadratic.BlockwiseOptions(NEVER, SWEEPS))
         options = x_gpc.XGPCOptions(accelerate=False, max_iterations=SWEEPS, tolerance=NEVER)
         whole = x_gpc.fit(Data(problem.X, problem.y), prior, options)
         joined = np.concatenate([part.latent_mean for _, part in quadratic.predictions(parts, rows)])
         return _compared(
             {
                 "bound of each sweep": (parts.trace, whole.trace),
+                "bound of each sweep, one leaf in tiles": (tiled.trace, whole.trace),
+                "inducing covariance, one leaf in tiles": (tiled.inducing_cov, whole.inducing_cov),
                 "inducing mean": (parts.inducing_mean, whole.inducing_mean),
                 "inducing covariance": (parts.inducing_cov, whole.inducing_cov),
                 "latent means, leaf by leaf": (joined, x_gpc.predict(whole, problem.X).latent_mean),
@@ -90,7 +96,7 @@ def _one(problem: Problem) -> Any:
 def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
     def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         from fast import methods
-        from fast.blockwise import multiclass
+        from fast.blockwise import classes, multiclass
         from fast.blockwise.rows import rows_of
         from fast.core.values import Data, Prior
 
@@ -102,6 +108,9 @@ def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         made = multiclass.METHODS[method].options(**own, tolerance=NEVER, max_iterations=SWEEPS)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
         parts = multiclass.fit(method, rows, problem.n_classes, prior, made)
+        with mock.patch.object(classes, "_TILE", 8), mock.patch("fast.core.blocks._TILE", 8):
+            whole_leaf = rows_of(problem.X, problem.y, leaf=problem.n)
+            tiled = multiclass.fit(method, whole_leaf, problem.n_classes, prior, made)
         module = import_module(f"{methods.__name__}.{_MODULES[method]}")
         if _MODULES[method] == "apep":
             kind = method if method in ("arpep", "rpapep") else "apep"
@@ -111,6 +120,8 @@ def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         return _compared(
             {
                 "log Z, energy or bound": (parts.log_evidence, whole.log_evidence),
+                "log Z, energy or bound, one leaf in tiles": (tiled.log_evidence, whole.log_evidence),
+                "inducing mean, one leaf in tiles": (tiled.inducing_mean, whole.inducing_mean),
                 "inducing mean": (parts.inducing_mean, whole.inducing_mean),
                 "inducing covariance": (parts.inducing_cov, whole.inducing_cov),
                 "largest change of the last sweep": (parts.trained.residual, whole.trained.residual),

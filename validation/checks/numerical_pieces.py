@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, kv, log_expit, log_ndtr, ndtr
+from scipy.special import erfcx, expit, gammaln, kv, log_expit, log_ndtr, ndtr
 
 from validation.by_name import by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
@@ -235,6 +235,38 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield Compared(abs(high - exact), 1e-15, why, "fast", "definition", "nat")
         low, high = power._logs(0.0, C)
         yield Compared(float(low != -math.inf or high != 0.0), 0.0, "no errors", "fast", "definition", "flaws")
+
+
+@check(
+    "limit/vb-probit/far_regions",
+    paper="riihimaki2013",
+    question="Is the mass of a region right, with its derivatives, where it lies far from the mean?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.likelihood.region import region_moments
+
+    # E Phi(a + b u) = Phi(a / sqrt(1 + b^2)); a second half-plane that holds all but e^-800 of it changes nothing
+    far, slope = (part.ravel() for part in np.meshgrid([-90.0, -40.0, -15.0, -3.0, 0.0, 5.0], [0.05, 0.7, 3.0, 12.0]))
+    z, root = far / np.sqrt(1.0 + slope**2), np.sqrt(1.0 + slope**2)
+    log_mass = log_ndtr(z)
+    hazard = math.sqrt(2.0 / math.pi) / erfcx(-z / math.sqrt(2.0))
+    for second in (False, True):
+        a, b = far[:, None], slope[:, None]
+        if second:
+            a, b = np.column_stack([a, np.full(far.size, 200.0)]), np.column_stack([b, np.full(far.size, 0.01)])
+        told = region_moments(a, b, moments=True, curvature=True)
+        assert told.hazards is not None
+        assert told.curvature is not None
+        why = f"one half-plane{' beside a sure one' if second else ''}, up to 90 standard deviations away"
+        gaps = {
+            "log mass": np.abs(told.log_mass - log_mass) / np.maximum(1.0, np.abs(log_mass)),
+            "gradient": np.abs(told.hazards[:, 0] / hazard * root - 1.0),
+            "curvature": np.abs(told.curvature[:, 0, 0] * root**2 - hazard * (hazard + z)),
+        }
+        for name, gap in gaps.items():
+            # hazard + z has lost digits to 90^2 eps
+            yield Compared(float(gap.max()), 1e-9, f"{name}: {why}", "fast", "definition")
 
 
 # -- stacks ----------------------------------------------------------------------------------------
