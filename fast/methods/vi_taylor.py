@@ -62,6 +62,11 @@ class TaylorPosterior(QuadraticPosterior):
 
     likelihood: str = "logit"
 
+    @property
+    def iterations(self) -> int:
+        """Newton's steps, whose trace begins at the start; with learning, iterations of the alternation."""
+        return self.trace.size - (self.learning is None)
+
 
 class Expanded:
     """Taylor's quadratics, for `fast.one_latent.quadratic_sweep`."""

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -572,6 +573,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield as_documented(rows, "fast", "ends")
 
 
+def _bound_told(bounds: list[float], at: Any) -> None:
+    bounds.append(float(at.elbo))
+
+
 @check(
     "identity/vb-probit/rounds_told",
     paper="riihimaki2013",
@@ -593,7 +598,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         bounds: list[float] = []
         came = vb_probit.alternate(
             prior, learn=("variance",), max_iterations=most, learning_tolerance=slack,
-            callback=lambda at, bounds=bounds: bounds.append(at.elbo),
+            callback=partial(_bound_told, bounds),
         )  # fmt: skip
         rounds = 1 if slack > 1.0 else most
         rows += [
