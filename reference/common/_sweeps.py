@@ -83,7 +83,6 @@ class Sweeps:
         self._count += 1
         saved, self._saved = self._saved, None
         if saved is not None and not (residual < saved[1] and n_improper <= saved[2]):
-            self._forget()
             return saved[0]
         self._last = residual, n_improper
         self.change = residual

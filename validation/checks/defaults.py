@@ -12,6 +12,7 @@ import inspect
 import pkgutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -36,7 +37,8 @@ def in_code(package: str) -> dict[str, dict[str, str]]:
     table = {}
     for module in _modules(package):
         for name, function in _public(module):
-            defaults = {key: repr(value) for key, value in _defaults(function) if isinstance(value, _PLAIN)}
+            stated = {key: _stated(value) for key, value in _defaults(function)}
+            defaults = {key: text for key, text in stated.items() if text}
             if defaults:
                 table[f"{module.__name__}:{name}"] = defaults
         if getattr(vars(module).get("options_of"), "__module__", "") == module.__name__:  # classes made from a table
@@ -45,6 +47,17 @@ def in_code(package: str) -> dict[str, dict[str, str]]:
                 defaults = {name: repr(value) for name, value in values.items() if isinstance(value, _PLAIN)}
                 table[f"{module.__name__}:options of {method}"] = defaults
     return table
+
+
+def _stated(value: Any) -> str:
+    """A default as it is recorded, options by those of their fields that are plain; "" for what is not."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return ""
+    plain = {field.name: getattr(value, field.name) for field in fields(value)}
+    stated = [f"{name}={entry!r}" for name, entry in plain.items() if isinstance(entry, _PLAIN)]
+    return f"{type(value).__name__}({', '.join(stated)})"
 
 
 def _modules(package: str) -> Iterator[Any]:

@@ -13,11 +13,11 @@ import platform
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -29,6 +29,7 @@ from validation.by_name import by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check
 from validation.checks.learning import tiny
 from validation.problem import Problem
+from validation.quoting import shown
 
 Array = NDArray[np.float64]
 _FIELDS = ("variance", "lengthscales", "noise", "jitter", "Z")
@@ -424,9 +425,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             for keyword, record in door.options.items():
                 rows.append((f"{name}, {keyword}: default", record.default, defaults[keyword].default))
                 rows += [
-                    (f"{name}, {keyword} {value!r}", _first_word(door, {keyword: value}), f"{keyword}: found {value!r}")
+                    (f"{name}, {keyword} {shown(value)}", _first_word(door, {keyword: value}),
+                     f"{keyword}: found {shown(value)}")
                     for value in _BAD[record.kind]
-                ]
+                ]  # fmt: skip
     rows.append(("doors are found", n_doors > 20, True))
 
     @dataclass(frozen=True, kw_only=True, eq=False)
@@ -638,3 +640,91 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     names = ("alpha", "beta", "first", "second", "alpha", "beta")
     rows = [(name, sites.tolist(), wanted[name].tolist()) for name, sites in zip(names, came, strict=True)]
     yield as_documented(rows, "fast", "sites")
+
+
+@check(
+    "identity/x-gpc/rows_in_tiles",
+    paper="wenzel2019",
+    question="Is every row of a leaf looked at where it has several tiles, and named by its number among all?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import classes, quadratic
+
+    rng = np.random.default_rng(8)
+    X, y = rng.standard_normal((12, 2)), np.arange(12) % 2
+    rows: list[tuple[str, object, object]] = []
+    for module in (quadratic, classes):
+        for bad in (None, 0, 3, 4, 7, 8, 11):
+            asked = X.copy()
+            if bad is not None:
+                asked[bad, 1] = np.nan
+            # one that is read when it is looked at, as those of files are
+            leaf: Any = SimpleNamespace(first=12, size=12, inputs=lambda asked=asked: asked, labels=lambda: y)
+            with mock.patch.object(module, "_TILE", 4):
+                try:
+                    if module is quadratic:
+                        quadratic.look(leaf, points=cast("Any", None), method="x-gpc")
+                    else:
+                        classes.checked_leaf(leaf, 2)
+                    told = "taken"
+                except ValueError as error:
+                    told = str(error).partition(", expected")[0]
+            wanted = "taken" if bad is None else f"X: found a value that is not finite in row {12 + bad}"
+            rows.append((f"{module.__name__}, {wanted}", told, wanted))
+    yield as_documented(rows, "fast", "rows")
+
+
+@check(
+    "identity/apep/coordinates_of_steps",
+    paper="villacampa2020",
+    question="Do coordinates of a step of q lead back to it, and are they those of the documented matrices?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import apep
+    from fast.sparse_classes.alpha_runs import _Frame
+
+    asked = tiny("threshold errors")
+    given = {name: getattr(asked, name) for name in _FIELDS}
+    q = by_name(apep.fit)(X=asked.X, y=asked.y, n_classes=3, **given, alpha=0.5, epsilon=0.1, max_iterations=3).run.q
+    frame, rng = _Frame(q), np.random.default_rng(6)
+    C, m = q.shift.shape
+    dP = rng.standard_normal((C, m, m))
+    dP += dP.transpose(0, 2, 1)
+    dw = rng.standard_normal((C, m))
+    flat = np.concatenate([dP.ravel(), dw.ravel()])
+    x = frame.into(flat)
+    root = np.linalg.cholesky(q.precision)
+    mean = np.linalg.solve(q.precision, q.shift[:, :, None])[:, :, 0]
+    inverse = np.linalg.inv(root)
+    wanted = np.concatenate([
+        (inverse @ dP @ inverse.transpose(0, 2, 1)).ravel(),
+        np.einsum("kij,kj->ki", inverse, dw - np.einsum("kij,kj->ki", dP, mean)).ravel(),
+    ])  # fmt: skip
+    for name, came, expected in (("there", x, wanted), ("and back", frame.back(x), flat)):
+        gap = float(np.abs(came - expected).max() / np.abs(expected).max())
+        yield Compared(gap, 1e-9, f"{name}: inverses of matrices {m} x {m}", "fast", "definition")
+
+
+@check(
+    "identity/vb-probit/standing_still",
+    paper="riihimaki2013",
+    question="Does a run end where rounding lets its residual fall no more, and not before?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.methods import vb_probit
+
+    asked = tiny("multinomial-probit full")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, None)
+    came = vb_probit.fit(
+        Data(asked.X, asked.y, 3), prior, replace(vb_probit.DEFAULTS, tolerance=1e-300, max_iterations=400)
+    )
+    rows: list[tuple[str, object, object]] = [
+        ("iterations below 100", came.iterations < 100, True),
+        ("a residual at rounding", came.residual < 1e-10, True),
+        ("converged", came.converged, False),
+    ]
+    yield as_documented(rows, "fast", "runs")

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.problem import Problem
@@ -591,3 +591,30 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         gap = max(gap, float(np.abs(sign * third / _third_derivative(x) - 1.0).max()))
     # eight terms of the series leave 1e-14 at 30, the eighth is 4e-13
     yield Compared(gap, 1e-13, "left of -30, by as many terms as that takes", "reference", "definition")
+
+
+@check(
+    "limit/svi/panels_and_point_masses",
+    paper="izmailov2016",
+    question="Do panels reach as far as documented from any centre, and are latent values without variance points?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import probit, quadrature
+
+    wrong = []
+    for centre in (-25.0, -8.0, 0.0, 3.0, 40.0):
+        for kink, scale in ((0.0, 1.0), (centre + 2.0, 50.0), (-7.0, 1e-3)):
+            points = quadrature._panels(centre, kink, scale)
+            ends = points[0] == centre - 10.0 and points[-1] == centre + 10.0
+            inside = [centre + step for step in (-6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0)]
+            if not (ends and all(np.diff(points) > 0.0) and set(inside) <= set(points)):
+                wrong.append(f"centre {centre:g}, kink {kink:g}")
+    yield flaws(len(wrong), "; ".join(wrong) or "15 rows of break points", "reference", "rows")
+    # the places of the bends among them, at which a distance over no deviation is no number
+    mean = np.array([*probit._BEND, -3.3, 0.4, 7.0])
+    came = probit.expect_log_phi(mean, np.zeros(mean.size))
+    hazard = np.sqrt(2.0 / np.pi) / erfcx(-mean / np.sqrt(2.0))
+    gap = np.abs(came[0] - log_ndtr(mean)) / np.maximum(np.abs(log_ndtr(mean)), 1e-3)
+    slope = np.abs(came[1] - hazard) / np.maximum(hazard, 1e-3)
+    yield Compared(float(np.max([gap, slope])), 1e-9, "log Phi and its slope at points", "reference", "definition")
