@@ -137,6 +137,8 @@ def optimum(entry: Entry, context: Context) -> Iterable[Outcome]:
             model = entry.cls(**given).fit(problem.X, problem.labels)
         one = next(iter(model.hyper_.values()))
         at = {field: np.asarray(getattr(one, field)) for field in names}
+        apart = abs(float(model.log_hyperprior_) - log_density(link, names, at, typical))
+        yield Compared(apart, 1e-9, "log density of what was learned", "fast", "scipy.stats", "nat")
         binary = entry.n_classes == 2
         posed = Problem(
             name=f"{entry.name} where it ended", X=problem.X, y=problem.codes, n_classes=entry.n_classes,

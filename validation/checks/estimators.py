@@ -131,6 +131,7 @@ def _labelled(model: Any, probabilities: Array, problem: Data) -> float:
         0.0 if model.predict(problem.X_new).tolist() == labels else np.inf,
         0.0 if model.classes_.tolist() == alphabet else np.inf,
         difference(model.jitter_spent_, 0.0),
+        difference(model.log_hyperprior_, 0.0),  # nothing is learned
     )
 
 

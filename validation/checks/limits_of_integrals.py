@@ -333,3 +333,57 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     value = powered_labels(np.zeros(z.size, dtype=np.int64), moments, 1.1e-3, 0.0).value
     gap = float(np.abs(value - np.log1p(-ndtr(-z)) / 1.1e-3).max())
     yield Compared(gap, 1e-11, "alpha = 1.1e-3: 1e-14 over alpha", "fast", "definition", "difference")
+
+
+@check(
+    "exactness/ep/the_larger_of_two",
+    paper="villacampa2017",
+    question="Is the probability that one of two values is the larger Phi of their standardised difference?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood.largest import argmax_moments
+    from reference.common._largest import log_largest
+
+    rng, n = np.random.default_rng(5), 400
+    mean, var = 3.0 * rng.standard_normal((n, 2)), 10.0 ** rng.uniform(-6.0, 4.0, (n, 2))
+    y, rows = rng.integers(2, size=n), np.arange(n)
+    wanted = log_ndtr((mean[rows, y] - mean[rows, 1 - y]) / np.sqrt(var.sum(axis=1)))
+    for witness, asked in (
+        ("reference", lambda mean, var: log_largest(mean, var, y)),
+        ("fast", lambda mean, var: argmax_moments(mean, var, y).log_mass),
+    ):
+        # a third one far below has no part in it
+        for far in (False, True):
+            both = np.column_stack([mean, np.full(n, -1e4)]) if far else mean
+            came = asked(both, np.column_stack([var, np.ones(n)]) if far else var)
+            gap = float((np.abs(came - wanted) / np.maximum(1.0, np.abs(wanted))).max())
+            why = f"deviations from 1e-3 to 1e2, {'a third value far below' if far else 'two values'}"
+            yield Compared(gap, 1e-12, why, witness, "definition")
+
+
+@check(
+    "identity/svi/rows_at_a_time",
+    paper="izmailov2016",
+    question="Are expectations of many rows those of each alone, however many are made at a time?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.likelihood import largest, logit
+
+    rng = np.random.default_rng(9)
+    sign, mean, var = rng.choice([-1.0, 1.0], 11), rng.standard_normal(11), np.exp(rng.standard_normal(11))
+    with mock.patch.object(logit, "_CHUNK", 4):
+        came = logit.expected_log_logit(sign, mean, var)
+    alone = [logit.expected_log_logit(sign[k : k + 1], mean[k : k + 1], var[k : k + 1]) for k in range(11)]
+    wanted = np.array([[float(part[0]) for part in one] for one in alone]).T
+    yield Compared(float(np.abs(np.array(came) - wanted).max()), 1e-13, "logit, four of eleven at a time", "fast",
+                   "fast, one by one", "difference")  # fmt: skip
+    many, spread, y = rng.standard_normal((11, 3)), np.exp(rng.standard_normal((11, 3))), np.arange(11) % 3
+    with mock.patch.object(largest, "_CELLS", 700):  # a row has hundreds
+        came_ = largest.argmax_moments(many, spread, y)
+    for name in ("log_mass", "derivative", "curvature"):
+        one_by_one = [getattr(largest.argmax_moments(many[[k]], spread[[k]], y[[k]]), name)[0] for k in range(11)]
+        gap = float(np.abs(getattr(came_, name) - np.array(one_by_one)).max())
+        yield Compared(gap, 1e-12, f"the largest of three, few at a time: {name}", "fast", "fast, one by one",
+                       "difference")  # fmt: skip
