@@ -282,20 +282,22 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.villacampa2020 import black_box
 
     rng = np.random.default_rng(7)
-    C, m, n, draws, epsilon = 2, 1, 3, 50, 0.1
+    C, m, n, draws = 2, 1, 3, 50
     y = np.array([0, 1, 1])
-    posterior: Any = SimpleNamespace(mean=np.array([[0.5], [-0.5]]), cov=np.full((C, m, m), 1.3))
     K: Any = SimpleNamespace(
         K_ZZ=np.ones((C, m, m)), upsilon=rng.standard_normal((C, n, m)), cond_var=np.full((C, n), 0.4)
     )
-    for size in (1.0, 2000.0):
+    # in the last row two labels win in no draw, each of which is near the smallest number that there is
+    for size, far, epsilon, alpha in ((1.0, 0.5, 0.1, 0.9), (2000.0, 0.5, 0.1, 0.9), (1e-3, 50.0, 1e-322, 1.0)):
+        K.upsilon = np.abs(K.upsilon) if far > 1.0 else K.upsilon
+        posterior: Any = SimpleNamespace(mean=np.array([[far], [-far]]), cov=np.full((C, m, m), 1.3))
         factor: Any = SimpleNamespace(shift=np.array([[size], [-size]]), precision=np.zeros((C, m, m)))
         with (
             mock.patch.object(black_box, "natural_parameters"),
             mock.patch.object(black_box, "natural_prior"),
             mock.patch.object(black_box, "tied_factor_parameters", return_value=factor),
         ):
-            told = black_box.monte_carlo_log_norms(posterior, y, K, epsilon, 0.9, draws, 3)
+            told = black_box.monte_carlo_log_norms(posterior, y, K, epsilon, alpha, draws, 3)
         # the same draws: first those of the inducing values, then those of the latent values given them
         own = np.random.default_rng(3)
         white, extra = own.standard_normal((draws, C, m)), own.standard_normal((draws, n, C))
@@ -304,9 +306,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         right = latent.argmax(axis=2) == y
         log_ratio = np.log(np.where(right, 1.0 - epsilon + epsilon / C, epsilon / C))
         log_ratio = log_ratio - (size * values[:, 0] - size * values[:, 1])[:, None]
-        exact = (logsumexp(0.9 * log_ratio, axis=0) - np.log(draws)) / 0.9
+        exact = (logsumexp(alpha * log_ratio, axis=0) - np.log(draws)) / alpha
         gap = float(np.abs(told.log_norm / exact - 1.0).max())
-        yield Compared(gap, 1e-12, f"factors of e^{size:g}", "reference", "definition", "relative")
+        yield Compared(
+            gap, 1e-12, f"factors of e^{size:g}, labels wrong with {epsilon:g}", "reference", "definition", "relative"
+        )
 
 
 @check(
