@@ -732,3 +732,35 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("converged", came.converged, False),
     ]
     yield as_documented(rows, "fast", "runs")
+
+
+@check(
+    "identity/ep/improper_of_all_blocks",
+    paper="villacampa2017",
+    question="Are cavities that are no distribution counted over all blocks, and the fewest so far kept in mind?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import ep
+    from fast.sparse_classes import mixing
+
+    asked = tiny("threshold")
+    given = {name: getattr(asked, name) for name in _FIELDS}
+    options = {"max_iterations": 2, "damping": 0.7}
+    run = by_name(ep.fit)(X=np.tile(asked.X, (600, 1)), y=np.tile(asked.y, 600), n_classes=3, **given, **options).run
+    blocks = [block.part for block in run.data.blocks(run.points)]
+    real, counts = run.factors.visit, iter([1, 4, 0, 2, 3, 3])
+
+    def visit_of(_self: Any, *arguments: Any) -> Any:
+        return real(*arguments)._replace(n_improper=next(counts))
+
+    def caught(visit: Any, start: Any, _steps: Any) -> Any:
+        raise _Caught([visit(*start).n_improper for _ in range(6 // len(blocks))])
+
+    told: list[int] = []
+    with mock.patch.object(mixing, "iterate_sites", caught), mock.patch.object(type(run.factors), "visit", visit_of):
+        try:
+            mixing.mix(run, tolerance=1e-9, max_iterations=10)
+        except _Caught as error:
+            told = error.args[0]
+    yield as_documented([(f"{len(blocks)} blocks", told, [5, 2, 6])], "fast", "cavities")
