@@ -764,3 +764,34 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         except _Caught as error:
             told = error.args[0]
     yield as_documented([(f"{len(blocks)} blocks", told, [5, 2, 6])], "fast", "cavities")
+
+
+@check(
+    "limit/x-gpc/eigenvalues_told",
+    paper="wenzel2019",
+    question="Do all witnesses tell the smallest eigenvalue of what has no factor, near the ends of float64 too?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    fast_linalg, gibbs_linalg, errors = (
+        importlib.import_module(name) for name in ("fast.core.linalg", "gibbs.core.linalg", "reference.common.errors")
+    )
+    doors = {
+        "fast": lambda M: fast_linalg.cholesky(M, "K", "none"),
+        "gibbs": lambda M: gibbs_linalg.cholesky("K", M, "none"),
+        "reference": lambda M: errors.factorise(M, "K", "none"),
+    }
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    for witness, door in doors.items():
+        rows: list[tuple[str, object, object]] = []
+        for largest, smallest in ((1.0, -0.25), (1.7e308, -1.5e308), (3e-300, -2e-300), (0.0, -1e5), (2.0, -1e-3)):
+            for name, matrix in (
+                ("diagonal", np.diag([largest, smallest])),
+                ("turned", turn @ np.diag([largest / 4.0, smallest / 4.0]) @ turn.T),
+            ):
+                matrix = 0.5 * matrix + 0.5 * matrix.T
+                told = smallest if name == "diagonal" else smallest / 4.0
+                with np.errstate(over="ignore"):
+                    came = _first_word(door, {}, np.asfortranarray(matrix))
+                rows.append((f"{name} {largest:g}", came.rpartition("eigenvalue ")[2].split(";")[0], f"{told:.3g}"))
+        yield as_documented(rows, witness, "messages")
