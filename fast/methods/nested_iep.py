@@ -78,8 +78,8 @@ class _Inner:
 
     def tilt(self, rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
         safe = np.where((var > 0.0).all(axis=1, keepdims=True) & np.isfinite(mean + var), var, 1.0)
-        centre = np.where(np.isfinite(mean), mean, 0.0)
-        cavity = self.cavity(rows, centre, safe)
+        safe_mean = np.where(np.isfinite(mean), mean, 0.0)
+        cavity = self.cavity(rows, safe_mean, safe)
         alpha_tilde, beta_tilde = self.alpha_tilde[rows], self.beta_tilde[rows]
         distribution = parallel_refresh(cavity, alpha_tilde, beta_tilde)
         result = run(
@@ -91,7 +91,7 @@ class _Inner:
             damping=self.damping,
             cavity=cavity,
         )
-        tau, nu = independent_update(centre, safe, self.y[rows], result.alpha_tilde, result.beta_tilde)
+        tau, nu = independent_update(safe_mean, safe, self.y[rows], result.alpha_tilde, result.beta_tilde)
         fine = (var > 0.0) & np.isfinite(tau) & np.isfinite(nu) & (tau >= 0.0)
         good: BoolArray = np.logical_and.reduce(fine, axis=1)
         self.alpha_tilde[rows[good]], self.beta_tilde[rows[good]] = result.alpha_tilde[good], result.beta_tilde[good]

@@ -93,6 +93,7 @@ _COMMUTE = frozenset(
         "add",
         "multiply",
         "samestat",
+        "suppress",
     }
 )
 
@@ -354,9 +355,15 @@ def _of_expression(
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
     even, nodes, mirrored = _seen_without_sign(root), _nodes(root), _mirrored(root)
-    idle = held | _without_effect(root)
+    slack, inside = _slack(root, tolerances)
+    idle = held | _without_effect(root) | inside
+    memory = _in_buffers(root)
     for node in _computing(root):
-        if isinstance(node, ast.BinOp):
+        if id(node) in slack:
+            # a slack at rounding by another size is one still; without its small factor it is none
+            assert isinstance(node, ast.BinOp)
+            yield Change(*source.span(node), f"({source.text(node.right)})", "dropped factor")
+        elif isinstance(node, ast.BinOp) and id(node) not in inside:
             # the square and the size of a difference do not know which operand came first
             of_node = _of_operation(source, node)
             yield from (entry for entry in of_node if id(node) not in even or entry.operator != "swapped operands")
@@ -385,8 +392,35 @@ def _of_expression(
                         yield entry
         elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and id(node) not in mirrored:
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
-        elif isinstance(node, ast.Call):
+        elif isinstance(node, ast.Call) and id(node) not in memory:
             yield from _of_call(source, node)
+
+
+def _slack(root: ast.expr, tolerances: set[int]) -> tuple[set[int], set[int]]:
+    """Products of a number at rounding and a size that something is compared with, and what is inside the size."""
+    products = [
+        node
+        for comparison in ast.walk(root)
+        if isinstance(comparison, ast.Compare)
+        for node in ast.walk(comparison)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and id(node.left) in tolerances
+    ]
+    inside = {
+        id(entry) for node in products for entry in ast.walk(node.right) if isinstance(entry, (ast.BinOp, ast.Constant))
+    }
+    return {id(node) for node in products} - inside, inside
+
+
+def _in_buffers(root: ast.expr) -> set[int]:
+    """The larger or the smaller of two lengths of a buffer: one that is too long costs memory, a short one fails."""
+    return {
+        id(entry)
+        for node in ast.walk(root)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.empty"
+        for argument in node.args
+        for entry in ast.walk(argument)
+        if isinstance(entry, ast.Call) and ast.unparse(entry.func) in ("min", "max")
+    }
 
 
 def _seen_without_sign(root: ast.expr) -> set[int]:
@@ -408,10 +442,14 @@ def _without_effect(root: ast.expr) -> set[int]:
     """Constants for which the next one is as good: a negative length of a shape, a seed, LAPACK's `trans`.
 
     That is 2 for the conjugate of the transpose, which of a real matrix is the transpose. And a matrix to which an
-    identity is added is square: either of its lengths is that of the identity.
+    identity is added is square: either of its lengths is that of the identity. Strides say whether something is stored
+    once for all, and if not it is computed for each. Of what an array is made like, its shape is read; and how many
+    steps a search remembers decides on its way.
     """
     held = _lengths_of_squares(root)
     for node in ast.walk(root):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "strides":
+            held |= {id(entry) for entry in ast.walk(node.slice)}
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -423,7 +461,9 @@ def _without_effect(root: ast.expr) -> set[int]:
             held |= {id(argument) for argument in node.args}
         elif name == "where" and len(node.args) == 3:
             held |= _never_taken(node)
-        held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
+        elif name in ("zeros_like", "ones_like", "empty_like"):
+            held |= {id(entry) for argument in node.args for entry in ast.walk(argument)}
+        held |= {id(keyword.value) for keyword in node.keywords if keyword.arg in ("trans", "memory")}
     return held
 
 
