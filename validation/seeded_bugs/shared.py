@@ -170,6 +170,8 @@ def _gradient(method: str) -> str:
         return "derivative/{}/gradient_definition"
     if method == _BINARY_LAPLACE:
         return "derivative/{}/gradient_definition"
+    if method == "gfitc":
+        return "derivative/{}/gradients"
     return "derivative/{}/definition" if method == "sep" else _value(method)
 
 
@@ -217,6 +219,8 @@ def _gradients() -> Iterable[SeededBug]:
         there: tuple[tuple[str, Make], ...] = ((address, _output("variance", change=_half)),)
         if method in ("ep", "sep"):  # one for each form of the equations
             there = (*there, ("reference.villacampa2017.printed:printed_gradients", there[0][1]))
+        if method == "gfitc":
+            there = (*there, ("reference.villacampa2017.gfitc_printed:printed_gfitc_gradients", there[0][1]))
         yield _shared(
             method,
             "gradient-in-variance-halved",
