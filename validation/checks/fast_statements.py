@@ -520,6 +520,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     matrices, locations = np.tile(0.3 * np.eye(2), (3, 1, 1)), np.full((3, 2), 0.7)
     proposal: Any = quadrature_ep.Proposal((matrices, locations), np.zeros((3, 2)), np.ones((3, 2)), 0)
     rows.append(("change of sites at rest", qep.gap((matrices, locations), proposal), 0.0))
+    beside = matrices + 0.2 * (1.0 - np.eye(2))  # what stands beside the diagonal has no unit of its own
+    rows.append(("beside the diagonal", qep.gap((beside, locations), proposal), 0.0))
     rows.append(("of a location", qep.gap((matrices, locations + np.eye(3, 2)), proposal) > 0.1, True))
     rows.append(("of a precision", qep.gap((matrices + 0.5 * np.eye(2), locations), proposal) > 0.1, True))
     yield as_documented(rows, "fast", "steps")

@@ -28,6 +28,16 @@ Array = NDArray[np.float64]
 State = dict[str, Array]
 
 
+def _step(state: State, _rngs: Mapping[str, Any]) -> State:
+    return {"x": state["x"] + 1.0}
+
+
+def _record(state: State) -> Any:
+    from gibbs.chains import chain
+
+    return chain.Record({"x": state["x"]}, {})
+
+
 @check(
     "identity/gibbs-logit/files_of_a_run",
     paper="wenzel2019",
@@ -36,12 +46,6 @@ State = dict[str, Array]
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from gibbs.chains import chain
-
-    def step(state: State, _rngs: Mapping[str, Any]) -> State:
-        return {"x": state["x"] + 1.0}
-
-    def record(state: State) -> Any:
-        return chain.Record({"x": state["x"]}, {})
 
     rows: list[tuple[str, object, object]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +63,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             with mock.patch.object(chain, "write", write):
                 try:
                     chain.run(
-                        {"x": np.zeros((2, 1))}, step, record, {}, chain.Plan(n_draws=8, n_warmup=2), storage=storage,
+                        {"x": np.zeros((2, 1))}, _step, _record, {}, chain.Plan(n_draws=8, n_warmup=2), storage=storage,
                         callback=interrupt,
                     )  # fmt: skip
                 except KeyboardInterrupt:
@@ -77,7 +81,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             clock: Any = SimpleNamespace(perf_counter=iter(np.arange(50.0, 99.0).tolist()).__next__)
             with mock.patch.object(chain, "time", clock):
                 return chain.run(
-                    {"x": np.zeros((2, 1))}, step, record, {}, chain.Plan(8, 0), storage=chain.Storage(path),
+                    {"x": np.zeros((2, 1))}, _step, _record, {}, chain.Plan(8, 0), storage=chain.Storage(path),
                     callback=note,
                 )  # fmt: skip
 
@@ -436,12 +440,6 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from gibbs.chains import chain
 
-    def step(state: State, _rngs: Mapping[str, Any]) -> State:
-        return {"x": state["x"] + 1.0}
-
-    def record(state: State) -> Any:
-        return chain.Record({"x": state["x"]}, {})
-
     rows: list[tuple[str, object, object]] = []
     for n_draws, most, reached, wanted in (
         (4, None, 0.0, (400, False)), (5, 12, 0.0, (12, False)), (4, None, 5.0, (4, True)),
@@ -452,7 +450,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             return reached
 
         plan, measures = chain.Plan(n_draws, 1, target_ess=5.0, max_draws=most), chain.Measures(effective=effective)
-        done = chain.run({"x": np.zeros((2, 1))}, step, record, {}, plan, measures=measures)
+        done = chain.run({"x": np.zeros((2, 1))}, _step, _record, {}, plan, measures=measures)
         rows.append((f"{n_draws} draws, at most {most}, {reached:g} of 5", (done.n_draws, done.target_reached), wanted))
         rows.append((f"{n_draws} draws, at most {most}: sweeps", done.n_sweeps, 1 + wanted[0]))
     yield as_documented(rows, "gibbs", "runs")

@@ -617,7 +617,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     def run(method: str, folder: Any, **changed: Any) -> tuple[Any, int]:
         """The end, and how many sums over the leaves were made for it."""
         own = {name: changed.pop(name, value) for name, value in given.items()}
-        rows = rows_of(changed.pop("X", asked.X), changed.pop("y", asked.y), leaf=3)
+        rows = rows_of(changed.pop("X", asked.X), changed.pop("y", asked.y), leaf=changed.pop("leaf", 3))
         likelihood = changed.pop("likelihood", "logit")
         options = quadratic.BlockwiseOptions(**{"tolerance": 1e-300, "max_iterations": 3} | changed)
         before = summed[0]
@@ -655,6 +655,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             X, Z = asked.X.copy(), asked.Z[0].copy()
             X[-1, -1], Z[0, 0] = np.nextafter(X[-1, -1], 9.0), np.nextafter(Z[0, 0], 9.0)
             others: dict[str, tuple[Any, str]] = {
+                "leaf": (4, "another data"),
                 "X": (X, "another data"), "y": (1 - asked.y, "another data"), "Z": (Z, "another Z"),
                 "lengthscales": (2.0 * given["lengthscales"], "another lengthscales"),
                 "variance": (3.0, "variance ="), "noise": (0.5, "noise ="), "jitter": (0.01, "jitter ="),
@@ -671,6 +672,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 rows.append((f"{method}: another {field}", words in told, True))
             rest = sorted(path.name for path in folder.iterdir())
             rows.append((f"{method}: one file a sum, none of other runs", len(rest), made))
+            (folder / rest[0]).write_bytes((folder / rest[1]).read_bytes())
+            try:
+                run(method, folder)
+                told = "accepted"
+            except ValueError as error:
+                told = str(error)
+            rows.append((f"{method}: the second sum in the place of the first", "sum =" in told, True))
             (Path(name) / "file").write_bytes(b"")
             try:
                 run(method, Path(name) / "file")
