@@ -84,7 +84,7 @@ def packed(matrix: FloatArray) -> FloatArray:
     ----------
     matrix : (m, m)
     """
-    return matrix[_triangle(matrix.shape[0])]
+    return matrix[_triangle(len(matrix))]
 
 
 @lru_cache(maxsize=8)  # asked for by every leaf in every sweep

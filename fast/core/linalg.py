@@ -58,7 +58,7 @@ def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     factor, info = dpotrf(matrix, lower=1, clean=1)
     reciprocal = dpocon(factor, norm, uplo="L")[0] if info == 0 else 0.0
     if reciprocal < _EPS:
-        size = matrix.shape[0]
+        size = len(matrix)
         smallest, largest = _ends(matrix)
         raise NotPositiveDefiniteError(
             f"{name} ({size}, {size}): found smallest eigenvalue {smallest:.3g}, "
@@ -234,7 +234,7 @@ def invert_lower(factor: FloatArray, *, overwrite: bool = False) -> FloatArray:
     """
     inverse, info = dtrtri(factor, lower=1, overwrite_c=int(overwrite))
     if info != 0:
-        size = factor.shape[0]
+        size = len(factor)
         raise NotPositiveDefiniteError(
             f"Cholesky factor ({size}, {size}): found 0 on its diagonal at row {info - 1}, expected pivots > 0; the "
             "variances have underflowed"

@@ -54,7 +54,7 @@ class Coupled(NamedTuple):
 
 def _mirror(matrix: FloatArray) -> None:
     """Copy the lower triangle of a square matrix to its upper one, strip by strip."""
-    n = matrix.shape[0]
+    n = len(matrix)
     for start in range(0, n, _MIRRORED):
         stop = min(start + _MIRRORED, n)
         tile = matrix[start:stop, start:stop]

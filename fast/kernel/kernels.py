@@ -255,7 +255,7 @@ def gram(
     (n, n)
     """
     K = se_ard(X, X, variance, lengthscales) if smoothness is None else matern(X, X, variance, lengthscales, smoothness)
-    K.flat[:: K.shape[0] + 1] += noise + jitter
+    K.flat[:: len(K) + 1] += noise + jitter
     return K
 
 

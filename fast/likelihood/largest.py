@@ -69,7 +69,7 @@ class _Rows(NamedTuple):
 
 def _mode(a: FloatArray, b: FloatArray, W: FloatArray) -> FloatArray:
     """Newton steps from 0, where the derivative is positive; it is convex and falls, so they never pass the mode."""
-    u = np.zeros(a.shape[0])
+    u = np.zeros(len(a))
     live = np.arange(u.size)
     for _ in range(200):
         a_live, b_live = a[live], b[live]

@@ -31,7 +31,7 @@ class RegionMoments(NamedTuple):
 
 
 def _mode(a: FloatArray, b: FloatArray) -> FloatArray:
-    u = np.zeros(a.shape[0])
+    u = np.zeros(len(a))
     for _ in range(60):
         r, excess = hazard(a + b * u[:, None])
         derivative = (b * r).sum(axis=1) - u

@@ -214,7 +214,7 @@ class SiteRun:
 
     def step_in_order(self, batch: IntArray, view: View, damping: float) -> None:
         """Refresh the sites of a batch one after the other, q after each by a rank-one update. Time b m^2 + m^3."""
-        inverse = solve_rows(self.factor, np.eye(self.factor.shape[0])).T
+        inverse = solve_rows(self.factor, np.eye(len(self.factor))).T
         S = inverse.T @ inverse
         weights = S @ self.sums.shift
         start = self.precision[batch], self.shift[batch]

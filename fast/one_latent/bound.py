@@ -41,7 +41,7 @@ def kl_whitened(factor: FloatArray, weights: FloatArray) -> float:
     factor : (m, m)    R, lower triangular
     weights : (m,)     p, mean of v
     """
-    m = factor.shape[0]
+    m = len(factor)
     inverse = solve_rows(factor, np.eye(m))
     log_det = 2.0 * float(np.log(factor.diagonal()).sum())
     return 0.5 * (float(np.vdot(inverse, inverse)) - m + float(weights @ weights) + log_det)

@@ -192,7 +192,7 @@ class Online:
         if self._n and n != self._n:
             power = n / self._n
             precision = state.precision * power
-            precision.flat[:: precision.shape[0] + 1] += 1.0 - power
+            precision.flat[:: len(precision) + 1] += 1.0 - power
             self._run.state = State(state.kernel, state.shift * power, precision, factor_precision(precision))
         self._n = n
 

@@ -85,7 +85,7 @@ def whiten(
     rows (b, m), cond_var (b,)
     """
     b = X.shape[0]
-    rows = np.zeros((padded(b), chol_K.shape[0]))
+    rows = np.zeros((padded(b), len(chol_K)))
     if smoothness is None:
         rows[:b] = se_ard(X, Z, variance, lengthscales)
     else:

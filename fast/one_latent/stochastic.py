@@ -102,7 +102,7 @@ class Kernel:
         self.of = PreparedKernel(Z, hyper.variance, hyper.lengthscales, hyper.smoothness)
         self.K_ZZ = self.of.cross(Z)
         matrix = self.K_ZZ.copy()
-        matrix.flat[:: matrix.shape[0] + 1] += hyper.jitter
+        matrix.flat[:: len(matrix) + 1] += hyper.jitter
         self.chol_K = factor(matrix.T, "K_ZZ", _REMEDY)
 
 

@@ -387,7 +387,7 @@ class EnergyRun:
         precision, shift = np.empty_like(self.q.precision), np.empty_like(self.q.shift)
         for k in range(shift.shape[0]):
             L = self.points.chol_K[self.points.kind[k]]
-            whitened = self.q.precision[k] - np.eye(L.shape[0])
+            whitened = self.q.precision[k] - np.eye(len(L))
             half_solved = dtrsm(1.0, L, whitened, side=0, lower=1, trans_a=1)
             precision[k] = dtrsm(1.0, L, half_solved, side=1, lower=1)
             shift[k] = solve_vector(L, self.q.shift[k], transposed=True)

@@ -311,7 +311,7 @@ def tilt(
     NotPositiveDefiniteError for a covariance without Cholesky factor.
     """
     matrix = _reachable("covariance", covariance, 2)
-    size = matrix.shape[0]
+    size = len(matrix)
     if matrix.shape != (size, size) or size == 0:
         raise ValueError(f"covariance: found shape {matrix.shape}, expected a square matrix")
     if size > MAX_DIMENSION:

@@ -125,7 +125,7 @@ def _anneal(
     n_steps: int,
 ) -> _Annealed:
     """Islands of particles along the ladder of a plan; without one, choose ladder, Gaussians and steps on the way."""
-    p = model.factor.shape[0]
+    p = len(model.factor)
     xi = rng.standard_normal((shape[0] * shape[1], p))
     log_weights = np.full(shape, -np.log(shape[1]))
     log_z, beta, least = np.zeros(shape[0]), 0.0, 1.0

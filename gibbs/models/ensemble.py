@@ -48,7 +48,7 @@ def sample_ensemble(
     mixes too slowly to be a witness, and NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
     K = _reachable("K_XX", K_XX, 2)
-    n = K.shape[0]
+    n = len(K)
     if K.shape != (n, n) or not 1 <= n <= 6:
         raise ValueError(f"K_XX: found shape {K.shape}, expected (n, n) with 1 <= n <= 6")
     signs = _signs(y_sign, n)

@@ -121,7 +121,7 @@ def _constraints_covariance(constraints: _Constraints, prior: LatentPrior, unit_
     """Cov(g): Σ_l (signs_l signs_lᵀ) ∘ (K^l + unit_noise I) at the data of the rows."""
     covariance = np.zeros((constraints.datum.size, constraints.datum.size))
     for signs, K in zip(constraints.signs.T, prior.K_XX, strict=True):
-        noisy = K + unit_noise * np.eye(K.shape[0])
+        noisy = K + unit_noise * np.eye(len(K))
         covariance += np.outer(signs, signs) * noisy[np.ix_(constraints.datum, constraints.datum)]
     return covariance
 

@@ -117,7 +117,7 @@ class _Softmax:
         self._built: tuple[Array, Array, Reference] | None = None
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
-        p = self.target.factor.shape[0]
+        p = len(self.target.factor)
         latent = swap_to_label(overdispersed(rng, self.given.chol_cov, n_chains), self.target.y)
         white = to_white(latent, self.target)
         # exchanging values makes them rough, far out under a smooth prior; towards the origin all is near

@@ -191,7 +191,7 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
     target: a Target, whose log density is concave, so that every halved step rises. max_iterations bounds the loop:
     the result only centres moves that are exact around any Gaussian. Time O(p³) an iteration.
     """
-    L, p = target.factor, target.factor.shape[0]
+    L, p = target.factor, len(target.factor)
     n, k = target.y.size, len(target.basis)
     white = np.zeros(p)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+
+from validation.mutation.symmetry import COMMUTE, symmetric_functions
 
 
 class Change(NamedTuple):
@@ -76,28 +78,6 @@ _COUNTS = re.compile(
     r"[ijklmnC]|[nk]_\w+|\w*(count|iterations?|steps|size|rank|length|number|rounds?|draws|chains|sweeps)"
 )
 
-# functions that give the same for their arguments in another order
-_COMMUTE = frozenset(
-    {
-        "maximum",
-        "minimum",
-        "max",
-        "min",
-        "hypot",
-        "logaddexp",
-        "array_equal",
-        "allclose",
-        "isclose",
-        "vecdot",
-        "vdot",
-        "add",
-        "multiply",
-        "samestat",
-        "suppress",
-    }
-)
-
-
 # steps of an iteration, from which on one more or less is patience
 _LONG = 20
 
@@ -107,6 +87,9 @@ _GIVING_UP = frozenset({"max_iterations", "maxiter", "maxfun"})
 # Gauss's rules, whose nodes are as many as rounding needs, and then some
 _RULES = re.compile(r"(leg|herm|lag)gauss|roots_\w+")
 
+# how far a sum or an integral goes, or by how many terms: further is as good, half as far is a mistake
+_EXTENTS = re.compile(r"\w*_(REACH|RANGE|HALF_WIDTH|SPREAD|DROP|OUT_OF_SIGHT|TERMS|LEVELS|NEWTON_STEPS)")
+
 # a whole number that counts by its magnitude: who mistakes it is not wrong by one
 _LARGE = 100
 
@@ -115,14 +98,18 @@ _ROUNDING = 1e-6
 
 
 class Source:
-    """A file with its tree; offsets are bytes, as the tree counts columns."""
+    """A file with its tree; offsets are bytes, as the tree counts columns.
 
-    def __init__(self, text: str) -> None:
+    symmetric    functions that it calls, and the arguments of each that may change places with the next one
+    """
+
+    def __init__(self, text: str, symmetric: Mapping[str, frozenset[int]] | None = None) -> None:
         self.data = text.encode("utf-8")
         self.tree = ast.parse(text)
         self.limits, self.patience = _uses(self.tree)
         self.rising = _rising(self.tree)
         self.words = _words(self.tree)
+        self.symmetric = {**(symmetric or {}), **symmetric_functions(self.tree)}
         self._starts = [0]
         for line in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -227,7 +214,9 @@ def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozens
     """
     results = [*_of_statement(source, statement, known)]
     named = _named(statement)
-    stand_ins = _stand_ins(statement)
+    stand_ins, extents = _stand_ins(statement), _extents(statement)
+    results += [Change(*source.span(node), repr(half), "constant") for node, half in extents]
+    stand_ins |= {id(node) for node, _ in extents}
     if named in source.patience:
         return sorted(set(results))
     for expression in own_expressions(statement):
@@ -245,6 +234,15 @@ def _stand_ins(statement: ast.stmt) -> frozenset[int]:
         for entry in value.args[1:]
         if isinstance(entry, ast.Constant)
     )
+
+
+def _extents(statement: ast.stmt) -> list[tuple[ast.Constant, float]]:
+    """The numbers that a statement gives to constants that say how far something goes, and half of each."""
+    return [
+        (node, 0.5 * node.value if isinstance(node.value, float) else node.value // 2)
+        for name, node in _given(statement)
+        if _EXTENTS.fullmatch(name) and isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+    ]
 
 
 def _named(statement: ast.stmt) -> str:
@@ -356,9 +354,15 @@ def _of_expression(
     }
     even, nodes, mirrored = _seen_without_sign(root), _nodes(root), _mirrored(root)
     slack, inside = _slack(root, tolerances)
-    idle = held | _without_effect(root) | inside
+    clamped, idle = _clamps(root), held | _without_effect(root) | inside
+    lengths = {key: length for key, length in _lengths(root).items() if id(length) not in idle}
+    idle |= {id(entry) for length in lengths.values() for entry in ast.walk(length)}
     memory = _in_buffers(root)
     for node in _computing(root):
+        if id(node) in lengths:
+            # of a stack of square matrices the last two are the same: what is mistaken is the one end for the other
+            length = lengths[id(node)]
+            yield Change(*source.span(length), "1" if _whole(length) == 0 else "0", "constant")
         if id(node) in slack:
             # a slack at rounding by another size is one still; without its small factor it is none
             assert isinstance(node, ast.BinOp)
@@ -374,7 +378,11 @@ def _of_expression(
             for left, right in itertools.pairwise(node.values):
                 between = source.span(left)[1], source.span(right)[0]
                 yield from _swapped(source, between, symbol, (other,), "condition")
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
+        elif (
+            isinstance(node, ast.UnaryOp)
+            and isinstance(node.op, (ast.USub, ast.Not, ast.Invert))
+            and id(node) not in idle
+        ):
             kind = "sign" if isinstance(node.op, ast.USub) else "condition"
             yield Change(*source.span(node), f"({source.text(node.operand)})", kind)
         elif isinstance(node, ast.IfExp) and not _only_words(node):
@@ -388,7 +396,7 @@ def _of_expression(
                 rises = id(node) in source.rising
                 for entry in _of_constant(source, node):
                     below = entry.text.startswith("-")
-                    if not (rises if below else doubled):
+                    if not (rises if below else doubled) and entry.text != clamped.get(id(node)):
                         yield entry
         elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT") and id(node) not in mirrored:
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
@@ -500,6 +508,31 @@ def _never_taken(outer: ast.Call) -> set[int]:
     }
 
 
+def _lengths(root: ast.expr) -> dict[int, ast.expr]:
+    """The whole number in each x.shape[k], by its subscript."""
+    return {
+        id(node): node.slice
+        for node in ast.walk(root)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+        and _whole(node.slice) is not None
+    }  # fmt: skip
+
+
+def _clamps(root: ast.expr) -> dict[int, str]:
+    """Bounds at 0 and 1 that rounding may pass, each with a looser one: np.maximum(x, 0.0) is as good with -1.0."""
+    looser = {"max": {0.0: "-1.0"}, "min": {0.0: "1.0", 1.0: "2.0"}}
+    bounds: dict[int, str] = {}
+    for node in ast.walk(root):
+        name = ast.unparse(node.func).removeprefix("np.").removesuffix("imum") if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or name not in ("max", "min", "clip"):
+            continue
+        ends = zip(("max", "min"), node.args[1:], strict=False) if name == "clip" else ((name, x) for x in node.args)
+        for side, end in ends:
+            if isinstance(end, ast.Constant) and isinstance(end.value, float) and end.value in looser[side]:
+                bounds[id(end)] = looser[side][end.value]
+    return bounds
+
+
 def _mirrored(root: ast.expr) -> set[int]:
     """Transposes in the mean of a matrix and its transpose, which takes the rounding out of a symmetric one."""
     return {id(entry) for entry in _means_with_transposes(root)}
@@ -553,7 +586,7 @@ def _commute(name: str, node: ast.Call, first: ast.expr, second: ast.expr) -> bo
             return False
         # neighbours change places either way; -1 and 0 are none
         return name == "swapaxes" or (abs(here - there) == 1 and (here < 0) == (there < 0))
-    return name in _COMMUTE
+    return name in COMMUTE
 
 
 def _whole(node: ast.expr) -> int | None:
@@ -674,10 +707,11 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
         yield Change(end - len(name.encode()), end, _TWINS[name], "function")
     plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
     if len(plain) == len(node.args):
-        for first, second in itertools.pairwise(plain):
+        either = source.symmetric.get(ast.unparse(node.func), frozenset())
+        for k, (first, second) in enumerate(itertools.pairwise(plain)):
             a, b = source.text(first), source.text(second)
             texts = any(_is_word(source, x) for x in (first, second))
-            if a != b and not texts and not _commute(name, node, first, second):
+            if a != b and not texts and k not in either and not _commute(name, node, first, second):
                 between = source.data[source.span(first)[1] : source.span(second)[0]].decode("utf-8")
                 yield Change(source.span(first)[0], source.span(second)[1], f"{b}{between}{a}", "swapped arguments")
     for keyword in node.keywords:

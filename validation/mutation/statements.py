@@ -10,7 +10,7 @@ import ast
 import difflib
 import hashlib
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from validation.mutation.operators import Change, Source, changes
+from validation.mutation.symmetry import symmetric_functions
 
 PACKAGES = ("fast", "gibbs", "reference")
 
@@ -94,7 +95,7 @@ def source_of(module: str) -> str:
 
 def statements(module: str, text: str | None = None) -> list[Statement]:
     """The statements of a module that compute and can be changed."""
-    source = Source(source_of(module) if text is None else text)
+    source = _read(source_of(module) if text is None else text)
     results = []
     for place in _walk(source.tree.body, _Place("", frozenset(), (1, source.data.count(b"\n") + 1))):
         possible = tuple(changes(source, place.node, place.known))
@@ -177,7 +178,23 @@ def mutated_source(mutant: Mutant) -> str:
 @cache
 def _parsed(module: str) -> tuple[str, Source]:
     text = source_of(module)
-    return text, Source(text)
+    return text, _read(text)
+
+
+def _read(text: str) -> Source:
+    """A file that knows which of the functions it imports from a witness do not mind the order of their arguments."""
+    symmetric: dict[str, frozenset[int]] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
+            functions = _symmetric(str(node.module))
+            names = {name.asname or name.name: name.name for name in node.names}
+            symmetric |= {here: functions[there] for here, there in names.items() if there in functions}
+    return Source(text, symmetric)
+
+
+@cache
+def _symmetric(module: str) -> Mapping[str, frozenset[int]]:
+    return symmetric_functions(ast.parse(source_of(module)))
 
 
 @cache
