@@ -167,14 +167,27 @@ def _rising(tree: ast.Module) -> frozenset[int]:
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         starts: dict[str, list[ast.Constant]] = {}
         later: dict[str, bool] = {}
+        taken = _taken_if_larger(function)
         for node in ast.walk(function):
             for name, value in _given(node):
                 if isinstance(value, ast.Constant) and isinstance(value.value, float) and value.value >= 0.0:
                     starts.setdefault(name, []).append(value)
                 else:
-                    later[name] = later.get(name, True) and _larger_of(name, value)
+                    larger = id(value) in taken or _larger_of(name, value)
+                    later[name] = later.get(name, True) and larger
         begun |= {id(value) for name, values in starts.items() if later.get(name) for value in values}
     return frozenset(begun)
+
+
+def _taken_if_larger(function: ast.FunctionDef) -> set[int]:
+    """What a name is given where it is larger than the name: if x > worst: worst = x."""
+    taken: set[int] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Gt):
+            new, old = ast.unparse(node.test.left), ast.unparse(node.test.comparators[0])
+            given = [pair for entry in node.body for pair in _given(entry)]
+            taken |= {id(value) for name, value in given if name == old and ast.unparse(value) == new}
+    return taken
 
 
 def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -302,7 +315,7 @@ def _leaves(body: list[ast.stmt]) -> bool:
 
 def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) -> Iterator[Change]:
     start, end = source.span(statement)
-    if isinstance(statement, ast.AugAssign) and type(statement.op) in _ARITHMETIC:
+    if isinstance(statement, ast.AugAssign) and type(statement.op) in _ARITHMETIC and not _by_sign(statement):
         symbol, others = _ARITHMETIC[type(statement.op)]
         between = source.span(statement.target)[1], source.span(statement.value)[0]
         yield from _swapped(source, between, f"{symbol}=", tuple(f"{other}=" for other in others), "operator")
@@ -320,9 +333,10 @@ def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) ->
 
 
 def _only_converts(statement: ast.Assign) -> bool:
-    """x = np.asarray(x, ...): what comes from inside is an array already."""
+    """x = np.asarray(x, ...): what comes from inside is an array already, and its order in memory changes no number."""
     value = statement.value
-    if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "np.asarray" and value.args):
+    converts = ("np.asarray", "np.ascontiguousarray", "np.asfortranarray")
+    if not (isinstance(value, ast.Call) and ast.unparse(value.func) in converts and value.args):
         return False
     return [ast.unparse(target) for target in statement.targets] == [ast.unparse(value.args[0])]
 
@@ -357,7 +371,7 @@ def _of_expression(
     clamped, idle = _clamps(root), held | _without_effect(root) | inside
     lengths = {key: length for key, length in _lengths(root).items() if id(length) not in idle}
     idle |= {id(entry) for length in lengths.values() for entry in ast.walk(length)}
-    memory = _in_buffers(root)
+    memory, last = _in_buffers(root), _last_axes(root)
     for node in _computing(root):
         if id(node) in lengths:
             # of a stack of square matrices the last two are the same: what is mistaken is the one end for the other
@@ -378,11 +392,7 @@ def _of_expression(
             for left, right in itertools.pairwise(node.values):
                 between = source.span(left)[1], source.span(right)[0]
                 yield from _swapped(source, between, symbol, (other,), "condition")
-        elif (
-            isinstance(node, ast.UnaryOp)
-            and isinstance(node.op, (ast.USub, ast.Not, ast.Invert))
-            and id(node) not in idle
-        ):
+        elif isinstance(node, ast.UnaryOp) and id(node) not in last and id(node) not in idle:
             kind = "sign" if isinstance(node.op, ast.USub) else "condition"
             yield Change(*source.span(node), f"({source.text(node.operand)})", kind)
         elif isinstance(node, ast.IfExp) and not _only_words(node):
@@ -506,6 +516,14 @@ def _never_taken(outer: ast.Call) -> set[int]:
         for entry in ast.walk(node.args[3 - side])
         if isinstance(entry, ast.Constant)
     }
+
+
+def _last_axes(root: ast.expr) -> set[int]:
+    """The -1 of axis=-1: of two axes it is the second, and so is 1."""
+    return {
+        id(node.value) for node in ast.walk(root)
+        if isinstance(node, ast.keyword) and node.arg == "axis" and _whole(node.value) == -1
+    }  # fmt: skip
 
 
 def _lengths(root: ast.expr) -> dict[int, ast.expr]:
@@ -645,16 +663,20 @@ def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
         yield Change(*source.span(node), f"({right} - {left})", "swapped operands")
 
 
-def _by_sign(node: ast.BinOp) -> bool:
-    """Whether something is multiplied or divided by labels of -1 and 1: their own inverses, to the last bit."""
-    return isinstance(node.op, (ast.Mult, ast.Div)) and _is_sign(node.right)
+def _by_sign(node: ast.BinOp | ast.AugAssign) -> bool:
+    """Whether something is multiplied or divided by -1 and 1: their own inverses, to the last bit."""
+    by = node.value if isinstance(node, ast.AugAssign) else node.right
+    return isinstance(node.op, (ast.Mult, ast.Div)) and _is_sign(by)
 
 
 def _is_sign(node: ast.expr) -> bool:
-    """Whether an expression is labels of -1 and 1, or some of them."""
+    """Whether an expression is -1, labels of -1 and 1 or some of them, or is made of labels 0 and 1 as 2 y - 1."""
     value = node.value if isinstance(node, ast.Subscript) else node
     name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
-    return name == "y_sign"
+    return (
+        name in ("y_sign", "sign", "signs")
+        or re.fullmatch(r"-1\.0|2\.0 \* [\w.]+ - 1\.0", ast.unparse(node)) is not None
+    )
 
 
 def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -218,7 +219,12 @@ class _Place(NamedTuple):
 def _walk(body: list[ast.stmt], here: _Place) -> Iterator[_Place]:
     """The statements that compute, each with its place."""
     for node in body:
-        if _is_text(node) or _only_checks(node) or (_cuts_by_it(node) if here.function else _cuts_work(node)):
+        if (
+            _is_text(node)
+            or _is_type(node)
+            or _only_checks(node)
+            or (_cuts_by_it(node) if here.function else _cuts_work(node))
+        ):
             continue
         if isinstance(node, ast.If) and ast.unparse(node.test) in _areas()["leave_out"]["elsewhere"]:
             yield from _walk(node.orelse, here)
@@ -270,6 +276,12 @@ def _assigned(body: list[ast.stmt]) -> frozenset[str]:
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_type(node: ast.stmt) -> bool:
+    """A name for types: T = TypeVar("T", A, B), Update = Callable[...], Prepared = A | B."""
+    value = ast.unparse(node.value) if isinstance(node, ast.Assign) else ""
+    return re.match(r"TypeVar\(|Callable\[|[A-Z]\w+( \| [A-Z]\w+)+$|(float|int|str)( \|)", value) is not None
 
 
 def _only_checks(node: ast.stmt) -> bool:

@@ -131,6 +131,11 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("x = np.clip(a, 0.0, 1.0)", "x = np.clip(a, -1.0, 1.0)"),
         ("x = min(0.0, a)", "x = min(1.0, a)"),
         ("_REACH = 9.0", "_REACH = 18.0"),
+        ("x = a * sign[:, None]", "x = a / sign[:, None]"),
+        ("x = a * (2.0 * y - 1.0)", "x = a / (2.0 * y - 1.0)"),
+        ("x *= -1.0", "x /= -1.0"),
+        ("x = a.sum(axis=-1)", "x = a.sum(axis=(1))"),
+        ("x = np.ascontiguousarray(x)", "pass"),
         ("_WIDTH, _SERIES_TERMS = 3.0, 24", "_WIDTH, _SERIES_TERMS = 3.0, 25"),
         ("x = f(a, b)\ndef f(a, b):\n    return 2.0 * (b + a)", "x = f(b, a)\ndef f(a, b):\n    return 2.0 * (b + a)"),
         ("x = Limits(memory=30)", "x = Limits(memory=31)"),
@@ -179,6 +184,11 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("x = np.clip(a, 0.0, 1.0)", "x = np.clip(a, 0.0, -1.0)"),
         ("x = np.minimum(a, 0.0)", "x = np.minimum(a, -1.0)"),
         ("_REACH = 9.0", "_REACH = 4.5"),
+        ("x = a * (2.0 * y - 1.0)", "x = a * (2.0 * y + 1.0)"),
+        ("x = a * -2.0", "x = a / -2.0"),
+        ("x = a.sum(axis=-1)", "x = a.sum(axis=-2)"),
+        ("x = a.sum(axis=-1)", "x = a.sum(axis=-0)"),
+        ("x = f(a, -1)", "x = f(a, (1))"),
         ("_WIDTH, _SERIES_TERMS = 3.0, 24", "_WIDTH, _SERIES_TERMS = 3.0, 12"),
         ("x = f(a, b)\ndef f(a, b):\n    return 2.0 * (b - a)", "x = f(b, a)\ndef f(a, b):\n    return 2.0 * (b - a)"),
         ("x = f(a, b)\ndef f(a, b):\n    return a / b", "x = f(b, a)\ndef f(a, b):\n    return a / b"),
@@ -218,6 +228,8 @@ def test_a_running_maximum_of_sizes_may_begin_below_zero():
 
     assert drawn("worst = 0.0", "worst = max(worst, x)") == {"1.0"}
     assert drawn("worst, at = 0.0, 5", "worst = np.maximum(x, worst)") == {"1.0"}
+    assert drawn("worst, name = 0.0, 5", "if x > worst: worst, name = x, 6") == {"1.0"}
+    assert drawn("worst = 0.0", "if y > worst: worst = x") == {"1.0", "-1.0"}
     assert drawn("worst = 0.0", "worst = worst + x") == {"1.0", "-1.0"}
     assert drawn("worst = 0.0", "worst = max(other, x)") == {"1.0", "-1.0"}
 
