@@ -253,9 +253,8 @@ class Workers:
         done = self._gathered([self._at(k, _done) for k in range(len(self._held))])
         missed = []
         for k, count in enumerate(done):
-            if count < len(self._past):
-                past = self._scattered(_Past(self._past[count:]))
-                missed.append(self._at(k, _missed, count, past))
+            if past := self._past[count:]:
+                missed.append(self._at(k, _missed, count, self._scattered(_Past(past))))
         self._gathered(missed)
 
     def _once(self, visit: Visit[SumsT], state: Any, due: int) -> SumsT:

@@ -185,7 +185,7 @@ class Shuffled:
         if not parts:
             raise ValueError(f"n: found fewer rows than {self.n} in an epoch, expected the same rows in every epoch")
         order = self._rng(1, self._first_block).permutation(rows)
-        X, y = np.empty((rows, self.d)), np.empty((rows, *parts[0].y.shape[1:]))
+        X, y = np.empty((rows, self.d)), np.empty(rows)
         start = 0
         for part in parts:
             stop = start + part.X.shape[0]

@@ -399,7 +399,8 @@ def _files_refused(checkpoint: Any) -> Iterator[str]:
             rest = {name: stored[name] for name in ("schema", "mark", "content")}
         first, second = grown["r"], grown["s"]
         for pair in (
-            (first[:1], np.array([2.0, 3.0])), (first.view(np.int64), second), (second, first), (first[None], second)
+            (first[:1], np.array([2.0, 3.0])), (first.view(np.int64), second), (second, first), (first[None], second),
+            (first[::-1], second),
         ):  # fmt: skip
             moved = dict(zip("rs", pair, strict=True))
             with path.open("wb") as file:

@@ -396,6 +396,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("shares taken before", [round(share, 12) for share in (*shares, run._taken)], [0.0, 0.1, 0.05]),
     ]
 
+    # tiles of a leaf: cavities add up, of changes the largest counts
+    total = sites._Total(run.q)
+    with mock.patch.object(sites, "add_projected"):
+        for gap, count in ((0.5, 2), (0.25, 3)):
+            total.add(SimpleNamespace(gap=gap, n_improper=count), None, np.zeros(1), np.zeros(1))
+    *_, improper, largest = total.sums()
+    rows.append(("improper cavities and change of two tiles", (float(improper[0]), largest.value), (5.0, 0.5)))
+
     # two inner sites that are alike: the sum of their changes is twice the largest, in either order of updates
     cov = np.array([[[1.0, 0.0], [0.0, 1.0]]])
     start: Any = inner_ep.Differences(np.array([[0.3, 0.3]]), cov)

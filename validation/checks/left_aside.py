@@ -265,6 +265,17 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     shapes = [np.shape(part) for part in (*none.prediction, none.scores)]
     wanted = [(0, 3), (0, 3, 3), (0, 3), (0,), (0, 3)]
     yield flaws(shapes != wanted or not none.converged, f"shapes {shapes}", "fast", "shapes")
+    # with one point more there is a mode for each of its labels
+    real = laplace.find_mode
+    for found in ((True, True, True), (False, True, True), (True, True, False)):
+        ends = iter(found)
+
+        def ended(*given: Any, ends: Any = ends, **asked: Any) -> Any:
+            return real(*given, **asked)._replace(converged=next(ends))
+
+        with mock.patch.object(laplace, "find_mode", ended):
+            told = laplace.predict_tkp(posterior, asked.X[:1] + 0.3).converged
+        yield flaws(told is not all(found), f"modes found {found}: {told}", "fast", "ends")
 
 
 @check(
