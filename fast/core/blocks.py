@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from fast.core.types import FloatArray
+
 _TILE = 64
 
 
@@ -19,6 +23,21 @@ def padded(rows: int) -> int:
     rows : int    how many there are
     """
     return -(-rows // _TILE) * _TILE
+
+
+def in_tiles(rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    """The rows, and zeros behind them up to a whole tile: (padded(b), m).
+
+    Parameters
+    ----------
+    rows : (b, m)
+    out : (at least padded(b), m)    where they are written to; None: an array of their own
+    """
+    b = len(rows)
+    work = np.empty((padded(b), rows.shape[1])) if out is None else out[: padded(b)]
+    work[:b] = rows
+    work[b:] = 0.0
+    return work
 
 
 def block_edges(n: int, block_size: int) -> Iterator[tuple[int, int]]:

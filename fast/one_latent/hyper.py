@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles
 from fast.core.inputs import finite_rows
 from fast.core.linalg import solve_rows, squared_norms
 from fast.core.results import Gradients
@@ -67,9 +67,7 @@ def quadratic_gradients(
     for start, stop in block_edges(site_precision.size, prior.block_size):
         rows, theta = prior.rows(start, stop), site_precision[start:stop]
         mean = rows @ weights if latent_mean is None else latent_mean[start:stop]
-        work = np.zeros((padded(stop - start), m))
-        work[: stop - start] = rows
-        work = solve_rows(factor, solve_rows(factor, work), transposed=True)  # B^-1 a_i
+        work = solve_rows(factor, solve_rows(factor, in_tiles(rows)), transposed=True)  # B^-1 a_i
         weighted = work[: stop - start]
         np.subtract(rows, weighted, out=weighted)
         weighted *= theta[:, None]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles
 from fast.core.checks import shown
 from fast.core.inputs import Hyper, finite_rows
 from fast.core.linalg import solve_rows, squared_norms
@@ -73,9 +73,7 @@ def sparse_latent(
         block = finite_rows("X_test", X_test[start:stop], start)
         rows, cond_var = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise, hyper.smoothness)
         mean[start:stop] = np.einsum("bm,m->b", rows, weights)
-        work = np.zeros((padded(stop - start), rows.shape[1]))
-        work[: stop - start] = rows
-        var[start:stop] = cond_var + squared_norms(solve_rows(factor, work)[: stop - start])
+        var[start:stop] = cond_var + squared_norms(solve_rows(factor, in_tiles(rows))[: stop - start])
     return LatentMoments(mean, var)
 
 
@@ -105,14 +103,12 @@ def full_latent(
     mean, var = np.empty(X_test.shape[0]), np.empty(X_test.shape[0])
     for start, stop in block_edges(X_test.shape[0], block_size):
         block = finite_rows("X_test", X_test[start:stop], start)
-        work = np.zeros((padded(stop - start), X.shape[0]))
         if hyper.smoothness is None:
-            work[: stop - start] = se_ard(block, X, hyper.variance, hyper.lengthscales)
+            cross = se_ard(block, X, hyper.variance, hyper.lengthscales)
         else:
-            work[: stop - start] = matern(block, X, hyper.variance, hyper.lengthscales, hyper.smoothness)
-        mean[start:stop] = np.einsum("bm,m->b", work[: stop - start], weights)
-        work *= root
-        explained = squared_norms(solve_rows(factor, work)[: stop - start])
+            cross = matern(block, X, hyper.variance, hyper.lengthscales, hyper.smoothness)
+        mean[start:stop] = np.einsum("bm,m->b", cross, weights)
+        explained = squared_norms(solve_rows(factor, in_tiles(cross * root))[: stop - start])
         var[start:stop] = np.maximum(hyper.variance - explained, 0.0) + hyper.noise
     return LatentMoments(mean, var)
 

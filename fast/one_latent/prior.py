@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles, padded
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper, finite_rows
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
@@ -84,13 +84,11 @@ def whiten(
     -------
     rows (b, m), cond_var (b,)
     """
-    b = X.shape[0]
-    rows = np.zeros((padded(b), len(chol_K)))
     if smoothness is None:
-        rows[:b] = se_ard(X, Z, variance, lengthscales)
+        cross = se_ard(X, Z, variance, lengthscales)
     else:
-        rows[:b] = matern(X, Z, variance, lengthscales, smoothness)
-    rows = solve_rows(chol_K, rows)[:b]
+        cross = matern(X, Z, variance, lengthscales, smoothness)
+    rows = solve_rows(chol_K, in_tiles(cross))[: X.shape[0]]
     return Whitened(rows, np.maximum(variance - squared_norms(rows), 0.0) + noise)
 
 
@@ -169,10 +167,7 @@ class SparsePrior:
         factor, shift = update_global(B, self.half_projection)
         mean, var = np.empty(n), self.cond_var.copy()
         for start, stop in block_edges(n, self.block_size):
-            work = buffer[: padded(stop - start)]
-            work[: stop - start] = self.rows(start, stop)
-            work[stop - start :] = 0.0
-            work = solve_rows(factor, work)[: stop - start]
+            work = solve_rows(factor, in_tiles(self.rows(start, stop), buffer))[: stop - start]
             var[start:stop] += squared_norms(work)
             mean[start:stop] = work @ shift
         log_det = 2.0 * float(np.log(factor.diagonal()).sum())
@@ -211,8 +206,7 @@ class FullPrior:
         var = self.prior_var
         prior_var = var.copy()
         for start, stop in block_edges(n, self.block_size):
-            work = np.zeros((padded(stop - start), n))
-            np.multiply(self.K[start:stop], root, out=work[: stop - start])
+            work = in_tiles(self.K[start:stop] * root)
             var[start:stop] -= squared_norms(solve_rows(factor, work)[: stop - start])
         worst = int(np.argmin(var / prior_var))
         if var[worst] < -1e-8 * prior_var[worst]:  # rounding leaves n eps theta k, far less

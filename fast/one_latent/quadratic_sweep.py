@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles, padded
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
 from fast.core.results import Gradients
@@ -147,10 +147,7 @@ def block_moments(q: Factored, leaf_data: Whitened, buffer: FloatArray) -> tuple
     buffer : (b, m)        padded; overwritten
     """
     size = leaf_data.rows.shape[0]
-    work = buffer[: padded(size)]
-    work[:size] = leaf_data.rows
-    work[size:] = 0.0
-    whitened = solve_rows(q.factor, work, transposed=q.transposed)[:size]
+    whitened = solve_rows(q.factor, in_tiles(leaf_data.rows, buffer), transposed=q.transposed)[:size]
     return whitened @ q.half_mean, squared_norms(whitened) + leaf_data.cond_var
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles
 from fast.core.inputs import finite_rows
 from fast.core.linalg import solve_rows, squared_norms
 from fast.core.results import Gradients
@@ -58,9 +58,7 @@ def sparse_site_gradients(
         C = add_outer(C, rows, site_precision[part])
         if not shared:
             G = add_outer(G, rows, open_precision[part])
-        work = np.zeros((padded(stop - start), m))
-        work[: stop - start] = rows
-        work = solve_rows(factor, solve_rows(factor, work), transposed=True)  # S a_i
+        work = solve_rows(factor, solve_rows(factor, in_tiles(rows)), transposed=True)  # S a_i
         weighted = work[: stop - start]
         weighted *= -site_precision[part, None]
         weighted += rows * open_precision[part, None]

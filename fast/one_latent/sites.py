@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from fast.core.blocks import block_edges, padded
+from fast.core.blocks import block_edges, in_tiles, padded
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
 from fast.core.types import FloatArray
@@ -74,10 +74,7 @@ def condition(prior: SparsePrior | FullPrior, site_precision: FloatArray, site_s
     shift = solve_vector(factor, projected)
     mean, var = np.empty(n), np.empty(n)
     for start, stop in block_edges(n, prior.block_size):
-        work = buffer[: padded(stop - start)]
-        work[: stop - start] = prior.rows(start, stop)
-        work[stop - start :] = 0.0
-        work = solve_rows(factor, work)[: stop - start]
+        work = solve_rows(factor, in_tiles(prior.rows(start, stop), buffer))[: stop - start]
         var[start:stop] = squared_norms(work)
         mean[start:stop] = work @ shift
     weights = solve_vector(factor, shift, transposed=True)
@@ -108,8 +105,7 @@ def _condition_full(prior: FullPrior, site_precision: FloatArray, site_shift: Fl
     prior_var = prior.K.diagonal()
     var = np.empty(n)
     for start, stop in block_edges(n, prior.block_size):
-        work = np.zeros((padded(stop - start), n))
-        np.multiply(prior.K[start:stop], root, out=work[: stop - start])
+        work = in_tiles(prior.K[start:stop] * root)
         var[start:stop] = prior_var[start:stop] - squared_norms(solve_rows(factor, work)[: stop - start])
     observed = 1.0 - cavity_ratio > 0.1
     var[observed] = (1.0 - cavity_ratio[observed]) / site_precision[observed]

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.spatial.distance import cdist
 
-from fast.core.blocks import padded
+from fast.core.blocks import in_tiles
 from fast.core.hyper import ClassHyper
 from fast.core.linalg import cholesky, factorise, invert_lower, solve_rows, solve_vector, squared_norms
 from fast.core.results import ScalarMoments
@@ -135,11 +135,7 @@ class InducingClasses:
         rows, kept, norms = [], [], np.empty((b, self.n_kinds))
         for k in range(self.n_kinds):
             K_XZ = self.kernels[k].cross_by_product(X) if self.by_product else self.kernels[k].cross(X)
-            if whole_tiles or with_cross:
-                work = np.zeros((padded(b) if whole_tiles else b, self.m))
-                work[:b] = K_XZ
-            else:
-                work = K_XZ
+            work = in_tiles(K_XZ) if whole_tiles else K_XZ.copy() if with_cross else K_XZ  # the solve overwrites it
             if with_cross:
                 kept.append(K_XZ)
             a = solve_rows(self.chol_K[k], work)[:b]
