@@ -32,12 +32,13 @@ def mills_derivative(z: ArrayLike) -> tuple[Array, Array]:
     z = np.asarray(z, dtype=float)
     ratio = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))  # erfcx overflows to infinity where r is 0
     gap = z + ratio
-    if np.any(z < -5.0):
+    far = z < -5.0
+    if np.any(far):
         x = np.maximum(-z, 5.0)
         tail = x
         for k in range(40, 1, -1):
             tail = x + k / tail
-        gap = np.where(z < -5.0, 1.0 / tail, gap)
+        gap = np.where(far, 1.0 / tail, gap)
     return ratio, -ratio * gap
 
 

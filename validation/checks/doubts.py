@@ -64,6 +64,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             not right, f"changes of {shares} of what is left open: {doubt or 'no doubt'}", "reference", "sentences"
         )
 
+    lost = iter((4.0, np.nan, 4.0))
+    doubt = _neighbours.rounding_doubt(
+        lambda _: {"the answer": _neighbours.Answer(np.array([next(lost)]))}, _Prior(1.0, np.ones(1)), singular
+    )
+    yield flaws("the answer by nan" not in doubt, f"one that the first neighbour loses: {doubt}", "reference",
+                "sentences")  # fmt: skip
+
     for beside, there in ((True, 2.0), (False, 2.0), (True, 1.0)):
         doubled = iter((1.0, there, there))
 

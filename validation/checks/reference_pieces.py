@@ -191,7 +191,7 @@ def kernel(A: Array, B: Array, variance: float, lengthscales: Array) -> Array:
 @check(
     "derivative/x-gpc/each_parameter",
     paper="wenzel2019",
-    question="Is what each parameter of the prior moves the difference of its matrices, and zero in the full model?",
+    question="Is what each parameter of the prior moves the difference of its matrices, a full one's noise with it?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
@@ -220,14 +220,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     new[at] += sign * step
                     there = hyper._replace(**{field: new})  # type: ignore[arg-type]
                     points = asked.X if there.Z is None else there.Z
-                    K = kernel(points, points, float(there.variance), there.lengthscales)
+                    K, cross = (kernel(A, points, float(there.variance), there.lengthscales) for A in (points, asked.X))
                     if there.Z is None:
-                        # the noise stands on the diagonal of K_XX; what else is made of it is nobody's matter here
-                        zero = np.zeros((asked.n, asked.n))
-                        ends.append((K + float(there.noise) * np.eye(asked.n), zero, np.zeros(asked.n)))
-                    else:
-                        cross = kernel(asked.X, points, float(there.variance), there.lengthscales)
-                        ends.append((K, cross, np.full(asked.n, float(there.variance + there.noise))))
+                        K = K + float(there.noise) * np.eye(asked.n)
+                    ends.append((K, cross, np.full(asked.n, float(there.variance + there.noise))))
                 found = told[int(np.asarray(order[field])[at])]
                 for mine, high, low in zip(found, *ends, strict=True):
                     worst = max(worst, float(np.abs(mine - (high - low) / (2.0 * step)).max()))
@@ -442,6 +438,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((what, largest_change(answers(here), answers(there)), wanted))
     lost = largest_change(answers({"a": ([1.0],), "b": ([1.0],)}), answers({"a": ([np.nan],), "b": ([1.0],)}))
     rows.append(("a number that is lost counts as the largest", (bool(np.isnan(lost[0])), lost[1]), (True, "a")))
+    lost = largest_change(answers({"a": ([1.0],), "b": ([1.0],)}), answers({"a": ([np.nan],), "b": ([1.5],)}))
+    rows.append(("also before one that moves", (bool(np.isnan(lost[0])), lost[1]), (True, "a")))
     yield as_documented(rows, "reference", "changes")
 
 
