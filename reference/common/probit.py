@@ -45,7 +45,7 @@ def mills_derivative(z: ArrayLike) -> tuple[Array, Array]:
 def expect_log_phi(latent_mean: Array, latent_var: Array) -> LogPhiMoments:
     """E[log Φ(f)], E[(log Φ)'(f)], E[(log Φ)''(f)] for f ~ N(latent_mean, latent_var), each (n,).
 
-    Gauss-Legendre with 24 nodes on each of 34 panels, which are cut at units of the Gaussian and at the bend of log Φ.
+    Gauss-Legendre with 24 nodes on each of 35 panels, which are cut at units of the Gaussian and at the bend of log Φ.
     The range reaches twelve standard deviations beyond the mean and beyond the peak of φ(t) Φ(-f(t)), so that the
     accuracy is relative also where the bound is nearly zero; about 1e-13, tested against mpmath.
 

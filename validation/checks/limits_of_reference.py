@@ -254,12 +254,20 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(bool(wrong), f"up to 16 units in the last place, to either side: {units.tolist()}", "reference",
                  "neighbours")  # fmt: skip
     mean, K = np.random.default_rng(2).standard_normal((2, 3)), _covariances()
-    means, _ = pushed(mean, K)
+    means, covs = pushed(mean, K)
     white = np.array([np.linalg.solve(np.linalg.cholesky(K[k]), means[k] - mean[k]) for k in range(2)])
     gap = float(np.abs(np.abs(white) / 1e-5 - 1.0).max())
     # differences of 1e-5 of numbers of order one in float64
     yield Compared(gap, 1e-9, "a start beside the optimum: 1e-5 of a deviation in every direction", "reference",
                    "definition")  # fmt: skip
+    roots = [np.linalg.inv(np.linalg.cholesky(each)) for each in K]
+    turned = np.array([root @ (new - old) @ root.T / 1e-5 for root, new, old in zip(roots, covs, K, strict=True)])
+    variances, sizes = np.abs(np.einsum("kii->ki", turned)), np.abs(np.linalg.eigvalsh(turned))
+    # a symmetric matrix of random signs over the root of their number: sizes about one, in two directions at least
+    wrong = np.abs(turned - turned.transpose(0, 2, 1)).max() > 1e-9 or variances.min() < 0.55 or sizes.max() > 2.0
+    wrong |= bool(np.sort(sizes, axis=1)[:, 1].min() < 0.1)
+    yield flaws(bool(wrong), f"and every variance by as much, over the root of three: {variances.round(3).tolist()}",
+                "reference", "definition")  # fmt: skip
 
 
 # -- what is refused, and when sweeps end ----------------------------------------------------------------------------
