@@ -1,0 +1,180 @@
+"""What `reference` answers to one row is what it answers among others; what is not asked for is not made.
+
+Rows of every kind stand in one call: without variance, far from the others, where a rule changes its form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
+from validation.checks.learning import PAPER, tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _apart(together: Any, alone: Any) -> float:
+    """Largest difference, relative to entries above one; infinities are equal, and NaN is nothing's equal."""
+    a, b = (np.asarray(each, dtype=np.float64) for each in (together, alone))
+    both = np.isinf(a) & (a == b)
+    with np.errstate(invalid="ignore"):
+        return float(np.where(both, 0.0, np.abs(a - b) / np.maximum(1.0, np.abs(b))).max())
+
+
+@check(
+    "invariance/ep/rows_at_once",
+    paper="villacampa2017",
+    question="Is what is made of one row the same alone and among rows for which other forms of a rule are taken?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _largest, logistic_expectation, probit
+    from reference.izmailov2016 import kernels
+    from reference.villacampa2020 import power_likelihood
+
+    mean = np.array([
+        [0.3, -0.4, 1.1, 0.2], [0.5, 0.5, -1.0, 0.1], [9.0, -8.0, 0.4, -7.0], [-30.0, 1.0, 0.5, 2.0],
+        [0.2, 0.1, -0.6, 0.9], [40.0, -40.0, -35.0, -50.0], [1.0, 0.8, 0.7, -0.2], [0.0, 2.0, -1.0, 0.5],
+    ])  # fmt: skip
+    var = np.array([
+        [1.0, 0.8, 1.2, 0.5], [0.0, 0.7, 1.0, 0.3], [0.5, 1.5, 0.1, 0.2], [1.0, 2.0, 1.0, 0.5],
+        [9.0, 1e-4, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1e4, 0.3, 0.0, 2.0],
+    ])  # fmt: skip
+    y = np.array([0, 0, 0, 0, 0, 0, 3, 1])
+    rows: tuple[tuple[str, Callable[..., Any], tuple[Array, ...]], ...] = (
+        ("P and its derivatives, four classes", _largest.largest, (mean, var, y)),
+        ("two classes", _largest.largest, (mean[:, :2], var[:, :2], y % 2)),
+        ("1 - P", lambda *at: (_largest.log_not_largest(*at),), (mean, var, y)),
+        ("the smaller of the two", power_likelihood.log_largest_probability, (mean, var, y)),
+        ("powers", lambda *at: power_likelihood.scaled_log_expected_powers(*at, 0.1, 0.7), (mean, var, y)),
+        ("log Φ", probit.mills_derivative, (100.0 * mean[:, 0],)),
+        ("E log Φ", probit.expect_log_phi, (mean[:, 0], var[:, 0])),
+        ("E log σ", logistic_expectation.expect_log_sigmoid, (mean[:, 0], var[:, 0])),
+    )
+    for name, function, given in rows:
+        together = function(*given)
+        single = [function(*(part[k : k + 1] for part in given)) for k in range(len(mean))]
+        gap = max(_apart(part, np.concatenate([each[k] for each in single])) for k, part in enumerate(together))
+        # log P of -500 and sums of panels that two orders of rows add up alike
+        yield Compared(gap, 1e-11, f"{name}: eight rows, and each alone", "reference", "reference, row by row")
+    # three without variance: the label's is below one of the others, and above the other
+    between = _largest.log_largest(np.array([[0.5, 0.9, 0.1, 0.3]]), np.array([[0.0, 0.0, 0.0, 1.0]]), y[:1])
+    yield flaws(between[0] != -np.inf, f"log P of a point below another: {between[0]}", "reference", "probabilities")
+    # inputs at one place, near, and so far that the Bessel function underflows
+    X = np.array([0.0, 1e-9, 0.3, 4.0, 3000.0])[:, None]
+    for smoothness in (0.7, 1.5, 40.0):
+        prior = 1.3, np.array([0.8]), "matern", smoothness
+        whole = kernels.covariance(X, X[:1], *prior)
+        single = [kernels.covariance(X[k : k + 1], X[:1], *prior) for k in range(len(X))]
+        yield Compared(_apart(whole, np.concatenate(single)), 1e-12, f"Matérn {smoothness:g}, near and far",
+                       "reference", "reference, row by row")  # fmt: skip
+
+
+# problem and options of short runs of every method that may be asked for gradients
+_SHORT: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("ep", "threshold", {}),
+    ("sep", "threshold", {}),
+    ("pep", "threshold errors", {"alpha": 0.7, "max_iterations": 1}),
+    ("apep", "threshold errors", {"alpha": 0.7, "max_iterations": 1}),
+    ("arpep", "threshold errors", {"alpha": 0.7, "max_iterations": 1}),
+    ("vi-robust", "threshold errors", {"max_iterations": 1}),
+    ("label-regression", "threshold errors", {"learn": ("variance",), "n_steps": 1}),
+    ("svi", "logit", {}),
+    ("vi-jj", "logit", {}),
+    ("vi-taylor", "logit", {}),
+    ("x-gpc", "logit", {}),
+    ("svgpc", "probit", {}),
+    ("epgpc", "probit", {}),
+    ("laplace", "softmax full", {}),
+    ("nested-ep", "multinomial-probit full", {}),
+)
+
+
+def _register(method: str, kind: str, options: dict[str, Any]) -> None:
+    @check(
+        f"identity/{method}/gradients_not_asked",
+        paper=PAPER[method],
+        question="Has an answer gradients of log Z where they are asked for, and none otherwise?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+        problem = tiny(kind)
+        rows: list[tuple[str, object, object]] = []
+        for asked in (True, False):
+            named = problem.replace(name=f"{kind}, gradients {asked}")
+            short = {} if method == "label-regression" else {"tolerance": 1e-2}
+            found = context.solve("reference", method, named, gradients=asked, **short, **options).gradients
+            rows.append((f"gradients {asked}: told", found is not None, asked))
+        yield as_documented(rows, "reference", "answers")
+
+
+@check(
+    "identity/label-regression/trace_not_asked",
+    paper="villacampa2020",
+    question="Has a run a value for each of its steps where a trace is asked for, and none otherwise?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    rows: list[tuple[str, object, object]] = []
+    two: dict[str, Any] = {"learn": ("variance",), "n_steps": 2}
+    for method, options, values in (
+        ("label-regression", two | {"optimizer": "lbfgs"}, 2),
+        ("label-regression", two | {"optimizer": "adaptive"}, 2),
+        ("vi-robust", two | {"optimizer": "adam"}, 2),
+        ("vi-robust", {"max_iterations": 3}, 3),
+    ):
+        for trace in (True, False):
+            named = tiny("threshold errors").replace(name=f"{method}, {options}, trace {trace}")
+            fit = context.solve("reference", method, named, trace=trace, gradients=False, **options)
+            came = None if fit.trace is None else len(fit.trace)
+            rows.append((f"{method}, {options}, trace {trace}: values", came, values if trace else 0))
+    yield as_documented(rows, "reference", "traces")
+
+
+class _EnoughError(Exception):
+    """What was asked for has been seen."""
+
+
+@check(
+    "identity/apep/forms_of_runs",
+    paper="villacampa2020",
+    question="Is a search by L-BFGS alone taken for one, over which small problems are not computed as printed?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2020 import fit_energies, fit_pep
+
+    rows: list[tuple[str, object, object]] = []
+    searches: tuple[tuple[dict[str, Any], bool], ...] = (
+        ({}, False),
+        ({"learn": ("variance",), "optimizer": "lbfgs"}, True),
+        ({"learn": ("variance",), "optimizer": "adam", "n_steps": 2}, False),
+        ({"optimizer": "adam", "n_steps": 2, "batch_size": 4}, False),
+    )
+    for method, place, cases in (
+        ("apep", fit_energies, searches),
+        ("pep", fit_pep, (
+            ({"alpha": 0.5}, False), ({"alpha": 0.0}, True),
+            ({"alpha": 0.5, "learn": ("variance",), "optimizer": "lbfgs"}, True),
+            ({"alpha": 0.5, "learn": ("variance",), "scheme": "inner", "n_steps": 2}, False),
+        )),
+    ):  # fmt: skip
+        for options, searched in cases:
+            with mock.patch.object(place, "form_of", side_effect=_EnoughError) as asked:
+                named = tiny("threshold errors").replace(name=f"{method}, {options}")
+                try:
+                    context.solve("reference", method, named, **options)
+                except _EnoughError:
+                    pass
+            rows.append((f"{method} {options}: searched", asked.call_args.args[4], searched))
+    yield as_documented(rows, "reference", "runs")
+
+
+for _each in _SHORT:
+    _register(*_each)
