@@ -260,7 +260,7 @@ def _modes(start: Array, rate: Array) -> Array:
 def _others(y: Labels, C: int) -> Labels:
     """The classes that are not the label's, (n, C-1), ascending."""
     every = np.broadcast_to(np.arange(C), (len(y), C))
-    return every[every != y[:, None]].reshape(len(y), C - 1)
+    return every[every != y[:, None]].reshape(-1, C - 1)
 
 
 def log_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:

@@ -140,7 +140,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "identity/epgpc/improper_sites",
     paper="wenzel2019",
-    question="Do sites in order pass one by that has no cavity, and go on from the q that it left?",
+    question="Do sites stay that have no cavity, counted, in order and at once, and do the others move as without?",
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -172,6 +172,23 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     gap = _apart((passed.precision[2:], passed.shift[2:], *passed.sums), (plain.precision[2:], plain.shift[2:],
                                                                          *plain.sums))  # fmt: skip
     yield Compared(gap, 1e-12, "the same two sites refreshed without it", "fast", "fast, without that site")
+
+    from reference.wenzel2019 import _prior, epgpc, fit_epgpc
+
+    given = _prior.checked(asked.X, asked.y_sign, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter,
+                           asked.Z[0])  # fmt: skip
+    K = _prior.matrices(given.X, given.hyper)
+    reach = np.einsum("im,mp,ip->i", K.upsilon, K.K_ZZ, K.upsilon)  # variances of κu under the prior
+    for strong in ([], [3], [0, 3, 6]):
+        precision, shift = np.full(asked.n, 0.1), np.full(asked.n, 0.3)
+        precision[strong] = 5.0 / reach[strong]
+        # q is the prior, and knows of no site
+        q = epgpc.Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
+        sites = fit_epgpc.Sites(precision, shift)
+        new, count = fit_epgpc._refreshed(q, sites, np.arange(asked.n), given.y_sign, K, 0.7)
+        stay = [k for k in range(asked.n) if new.precision[k] == precision[k] and new.shift[k] == shift[k]]
+        yield flaws(count != len(strong) or stay != strong, f"sites {strong} of eight are stronger than q: {count} are "
+                    f"counted, {stay} stay", "reference", "improper cavities miscounted")  # fmt: skip
 
 
 @check(
@@ -214,6 +231,20 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         left_out = [i for i, _, _ in asked] != list(range(n))
         yield Compared(np.inf if left_out else max(gaps), 1e-10, f"{schedule}: marginals from all sites so far, by (4)",
                        "reference", "definition")  # fmt: skip
+
+    # classes that are independent: one of three without a cavity is enough, and a site as strong as the marginal too
+    from reference.riihimaki2013.nested_ep import scalar_cavities
+
+    mean, spread = np.array([0.3, -0.2, 0.5]), np.array([1.5, 0.8, 2.2])
+    for shares in ((0.4, 0.2, -0.5), (1.2, 0.2, 0.3), (0.2, 1.0, 0.1), (0.1, 0.3, 1.7), (2.0, 2.0, 2.0)):
+        site, pull = np.array(shares) / spread, np.array([0.1, 0.4, -0.3])
+        found = scalar_cavities(mean, np.diag(spread) + 0.1 * (1.0 - np.eye(3)), site, pull)
+        without: tuple[Array, ...] = ()
+        if max(shares) < 1.0:
+            left = 1.0 / (1.0 / spread - site)
+            without = left * (mean / spread - pull), np.diag(left)
+        wrong = (found is None) == bool(without) or (found is not None and _apart(found, without) > 1e-12)
+        yield flaws(wrong, f"sites with {shares} of the marginal's precisions", "reference", "cavities")
 
     # an evidence needs every cavity, and every normaliser
     posterior = ep_posterior(K, precision, location)

@@ -47,8 +47,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((f"{expectation.__name__}: data, panels, nodes", z.shape, (2, 35, 24)))
         t = (z - mean[:, None, None]) / np.sqrt(var)[:, None, None]
         rows.append(("nodes of Gauss and Legendre", _are_gaussian(t.reshape(-1, z.shape[-1]), 24), True))
-    line = _probit_line.probit_line(0.3, 1.7, np.array([0.1, 2.0]), np.array([0.5, 3.0]))
+    # the second Φ bends forty deviations away, where nothing is left
+    line = _probit_line.probit_line(0.3, 1.7, np.array([0.1, -50.0]), np.array([0.5, 3.0]))
     rows.append(("probit_line: nodes of each panel", _are_gaussian(line.s.reshape(-1, 24), 24), True))
+    rows.append(("within ten deviations of the mode", bool(19.0 < np.ptp(line.s) / np.sqrt(1.7) < 20.0), True))
     panels = _largest._panels(mean, np.sqrt(var), np.zeros((2, 3)), np.ones((2, 3)), np.ones((2, 3)))
     rows.append(("line_integral: nodes of each panel", panels.weights.shape[1], 16))
     yield as_documented(rows, "reference", "rules")

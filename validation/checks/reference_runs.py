@@ -447,14 +447,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for what, norm, spread, taken in (
             ("as it is", 1.0, 1.0, True), ("no mass", 0.0, 1.0, False), ("mass below zero", -1.0, 1.0, False),
             ("variances below zero", 1.0, -1.0, False), ("a point", 1.0, 0.0, False),
-            ("wider than the cavity", 1.0, 30.0, False),
+            ("wider than the cavity", 1.0, 30.0, False), ("one variance below zero", 1.0, (1.0, -1.0, 1.0), False),
+            ("one wider than the cavity", 1.0, (1.0, 30.0, 1.0), False), ("one a point", 1.0, (1.0, 0.0, 1.0), False),
         ):  # fmt: skip
             run = kind(np.array([2, 0]), 3, options_of(method)(**options))
             before = {key: value.copy() for key, value in vars(run).items() if isinstance(value, np.ndarray)}
 
-            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: float = spread) -> Tilted:
+            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: Any = spread) -> Tilted:
                 hat = healthy(*given)
-                return hat._replace(norm=norm * hat.norm, cov=spread * hat.cov)
+                if isinstance(spread, tuple) and hat.cov.ndim == 2:  # of two differences, without their covariance
+                    return hat._replace(cov=np.diag(np.diag(hat.cov) * spread[:2]))
+                return hat._replace(norm=norm * hat.norm, cov=np.array(spread) * hat.cov)
 
             with mock.patch.object(place, name, changed):
                 step = run.visit(1, mean, cov)
