@@ -97,11 +97,41 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             value = method.value(sites, q, case.K)
             yield flaws(value.log_evidence is not None, f"{schedule}, {name}: an improper cavity has no evidence",
                          "reference", "evidences")  # fmt: skip
+            none = value.log_norm == 0.0
+            wanted = np.eye(3, dtype=bool)[case.y]
+            wanted[0, 2] = True
+            yield flaws(int((none != wanted).sum()), f"{schedule}, {name}: log Z is zero there and for labels alone",
+                         "reference", "normalisers")  # fmt: skip
             yield flaws(method.pulls(sites, q, case.K, np.ones(len(case.y)), False) is not None,
                          f"{schedule}, {name}: nor a gradient", "reference", "gradients")  # fmt: skip
         gap = _apart(steps[0].sites, steps[1].sites)
         yield Compared(gap, 1e-9, f"{schedule}: one sweep, contracted and as printed, of matrices 4 x 4", "reference",
                        "reference, as printed")  # fmt: skip
+
+
+def _without_normaliser(case: _Pairwise) -> dict[str, list[int]]:
+    """Data of which some factor has log Z = 0, by method; the prior is q."""
+    from reference.common._classes import Prior
+    from reference.villacampa2017.gfitc import refine_sites
+    from reference.villacampa2017.posterior import Coefficients, Gaussians
+    from reference.villacampa2020.hyper import prior_matrices
+    from reference.villacampa2020.pep import pep_refine_factors
+    from reference.villacampa2020.posterior import Coefficients as Powers
+
+    n, zero = len(case.y), np.zeros_like(case.label)
+    sites = Coefficients(zero, zero, case.other * (np.arange(n) == 0)[:, None], zero)
+    latent_var = np.full((n, 3), 1.0 / case.strength)
+    found = refine_sites(sites, zero + 0.1 * np.arange(3), latent_var, case.y)
+    own = np.eye(3, dtype=bool)[case.y]
+    results = {"gfitc": np.flatnonzero(((found.log_norm == 0.0) & ~own).any(axis=1)).tolist()}
+    strong = np.zeros_like(case.label)
+    strong[0, 2] = 5.0 * case.strength
+    problem = _twins("threshold")
+    prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, np.asarray(problem.Z))
+    q, K = Gaussians(np.zeros(case.K.K_ZZ.shape[:2]), case.K.K_ZZ), prior_matrices(problem.X, prior)
+    refined = pep_refine_factors(Powers(strong, zero), q, case.y, K, 0.1, 0.8)
+    results["pep"] = np.flatnonzero(refined.log_norm == 0.0).tolist()
+    return results
 
 
 @check(
@@ -128,6 +158,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                      "sites moved otherwise")  # fmt: skip
     value = method.value(sites, q, case.K)
     yield flaws(value.log_evidence is not None, "an improper cavity has no evidence", "reference", "evidences")
+    lost = np.flatnonzero(value.log_norm == 0.0).tolist()
+    yield flaws(lost != [0], f"log Z is zero for the first datum alone: {lost}", "reference", "normalisers")
+    lost = _without_normaliser(case)
+    yield flaws(lost != {"gfitc": [0], "pep": [0]}, f"for others too: {lost}", "reference", "normalisers")
     yield flaws(method.pulls(sites, q, case.K, np.ones(len(case.y)), False) is not None, "nor a gradient",
                  "reference", "gradients")  # fmt: skip
     latents = method.latents(sites, q, case.K)
