@@ -134,7 +134,7 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     bends = np.clip(bends.reshape(len(mode), -1), low[:, None], high[:, None])
     finest = np.maximum(np.max(np.abs(rate), axis=1), 1.0 / np.maximum(panel, np.finfo(np.float64).tiny))
     edges = _thinned(np.sort(np.concatenate([even, bends], axis=1), axis=1), finest)
-    width = np.diff(edges, axis=1)
+    width = np.diff(edges)
     row, column = np.nonzero(width > 0.0)
     half_width = 0.5 * width[row, column]
     tau = edges[row, column][:, None] + half_width[:, None] * (1.0 + _NODES)

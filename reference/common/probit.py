@@ -69,7 +69,7 @@ def expect_log_phi(latent_mean: Array, latent_var: Array) -> LogPhiMoments:
     safe = np.maximum(sd, 1e-150)[:, None]
     bend = np.clip((_BEND - mean[:, None]) / safe, low[:, None], _REACH)
     edges = np.sort(np.concatenate([even, bend], axis=1), axis=1)  # (n, panels + 1); empty panels weigh nothing
-    half_width = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    half_width = 0.5 * np.diff(edges)[:, :, None]
     t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
     density = half_width * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)

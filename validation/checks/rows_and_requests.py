@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -173,6 +174,62 @@ def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     context.solve("reference", method, named, **options)
             rows.append((f"{method} {options}: searched", asked.call_args.args[4], searched))
     yield as_documented(rows, "reference", "runs")
+
+
+@check(
+    "identity/svi/refused_predictions",
+    paper="izmailov2016",
+    question="Does an error of variances that rounding makes negative name the matrix, its size and the lowest row?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import laplace_binary
+    from reference.common._learning import Hyper
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.izmailov2016 import _prior as priors
+    from reference.izmailov2016 import fit as variational
+    from reference.wenzel2019 import _prior as augmented
+
+    X, tests = tiny("logit").X, np.zeros((3, 2))
+    y = np.where(np.arange(8) % 3 == 0, 1.0, -1.0)
+    low = np.array([0.3, -0.2, -0.1])
+    moments = SimpleNamespace(latent_mean=np.zeros(3), latent_var=low)
+    full = laplace_binary.fit_laplace_binary(X, y, Hyper(1.7, np.array([0.9, 1.4]), 0.2, 1e-3, None))
+    rows: list[tuple[str, object, object]] = []
+    for Z, begins, remedy in (
+        (None, "K_XX (8, 8): found latent variance -0.2 at row 1 of X_test", "noise"),
+        (X[:4], "K_ZZ (4, 4): found latent variance -0.2 at row 1 of X_test", "Z"),
+    ):
+        m = 8 if Z is None else 4
+        q = np.zeros(m), np.eye(m)
+        hyper = Hyper(1.7, np.array([0.9, 1.4]), 0.2, 1e-3, Z)
+        fit: Any = SimpleNamespace(hyper=priors.check_prior(hyper, 2), inducing_mean=q[0], inducing_cov=q[1])
+        asked: list[tuple[str, Any, str, Any, tuple[Any, ...]]] = [
+            ("izmailov2016", variational, "latent_predictive" if Z is None else "predict_latent", variational.predict,
+             (fit, X, tests)),
+            ("wenzel2019", augmented, "predict_latent", augmented.predict, (*q, X, tests, hyper)),
+        ]  # fmt: skip
+        for name, place, replaced, predict, given in asked:
+            with mock.patch.object(place, replaced, return_value=moments):
+                try:
+                    predict(*given)
+                    told = "an answer"
+                except NotPositiveDefiniteError as error:
+                    told = str(error)
+            rows.append((f"{name}, {m} values", (told.startswith(begins), remedy in told.rpartition(";")[2]),
+                         (True, True)))  # fmt: skip
+    # with nothing left over of the prior's variance the explained one is too much
+    with mock.patch.object(laplace_binary, "laplace_explained", return_value=2.0 * np.eye(8)):
+        try:
+            laplace_binary.predict_laplace_binary(full, X, y, X[:3], "logit")
+            told = "an answer"
+        except NotPositiveDefiniteError as error:
+            told = str(error)
+    K = 1.7 * np.exp(-0.5 * np.square((X[:3, None] - X) / np.array([0.9, 1.4])).sum(axis=2))
+    var = 1.9 - 2.0 * np.square(K).sum(axis=1)
+    begins = f"K_XX (8, 8): found latent variance {var.min():.3g} at row {var.argmin()} of X_test"
+    rows.append(("laplace-binary", told.startswith(begins), True))
+    yield as_documented(rows, "reference", "errors")
 
 
 for _each in _SHORT:
