@@ -181,6 +181,61 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 yield flaws(wrong, f"{name}: what it states of {steps} steps", "reference", "statements")
 
 
+@check(
+    "identity/laplace/no_step_falls",
+    paper="riihimaki2013",
+    question="Is a step that is too long halved until log p(y, f) does not fall, by however little it would?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import laplace_binary as binary
+    from reference.riihimaki2013 import laplace as several
+    from reference.villacampa2020 import laplace_sparse as sparse
+
+    rng = np.random.default_rng(19)
+    n, C = 7, 3
+    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    X = rng.standard_normal((n, 1))
+    K: Any = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(n)
+    blocks: Any = np.kron(np.diag([1.0, 0.7, 1.6]), K)
+    newton, target, weight = several.laplace_newton_step, binary.laplace_newton, sparse.laplace_weight
+    for length in (2.05, 2.3, 3.0):  # of a Newton step; twice the step of a parabola is where it has its height again
+
+        def from_f(f: Array, K: Array, y: Any, length: float = length) -> Array:
+            # a step is made in a = K⁻¹f, from W times its length in f
+            _, slope, W = _softmax_terms(f, y, n, C)
+            past = (length - 1.0) * (slope - np.linalg.solve(K, f))
+            return np.asarray(f + length * (newton(f, K, y) - f) - np.linalg.pinv(W) @ past)
+
+        def from_a(f: Array, K: Array, at: Any, length: float = length) -> Array:
+            a = np.linalg.solve(K, f)
+            return np.asarray(a + length * (target(f, K, at) - a))
+
+        def weighted(f: Array, K: Array, length: float = length) -> Any:
+            W, log_det = weight(f, K)
+            return length * W - (length - 1.0) * np.linalg.inv(K), log_det
+
+        with (
+            mock.patch.object(several, "laplace_newton_step", from_f),
+            mock.patch.object(binary, "laplace_newton", from_a),
+            mock.patch.object(sparse, "laplace_weight", weighted),
+        ):
+            for name, prior, ends, terms in (
+                ("laplace", blocks, [several._laplace_mode(blocks, y, 1e-14, k).mode for k in range(8)],
+                 lambda f: _softmax_terms(f, y, n, C)[0]),
+                ("laplace-sparse", blocks,
+                 [sparse.laplace_mode(blocks, y, C, 1e-14, k).latent_values.T.ravel() for k in range(8)],
+                 lambda f: _softmax_terms(f, y, n, C)[0]),
+                ("laplace-binary", K, [binary.laplace_mode(K, signs, "logit", 1e-14, k).f for k in range(8)],
+                 lambda f: _signed_terms(f, signs)[0]),
+            ):  # fmt: skip
+                heights = [float(terms(f) - 0.5 * f @ np.linalg.solve(prior, f)) for f in ends]
+                fall = max(0.0, *(-np.diff(heights)))
+                why = f"{name}, steps {length:g} times too long: {heights[0]:.4f} to {heights[-1]:.4f}"
+                yield Compared(fall, 1e-9, why, "reference", "definition", "nat")
+                yield flaws(not heights[1] > heights[0], f"{name}: the first step rises", "reference", "steps")
+
+
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
