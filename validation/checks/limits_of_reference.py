@@ -186,6 +186,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = abs(distance(small) / (small[-1] * rho / (1.0 - rho)) - 1.0)
     yield Compared(gap, 1e-9, "residuals about 1e-12: those above tell the factor", "reference", "definition")
 
+    # an extrapolation is kept where the next residual is smaller, with no more improper cavities than before
+    for residual, improper, kept in ((0.5, 3, True), (0.5, 0, True), (0.5, 4, False), (2.0, 3, False), (2.0, 0, False)):
+        sweeps = Sweeps(1.0, 0.0)
+        for k in range(60):
+            sites = (np.array([0.99**k]),)
+            sweeps.see(sites, 0.01 * 0.99**k, 3)
+            leap = sweeps.propose(sites)
+            if leap is not None:
+                break
+        back = sweeps.see((np.array([0.0]),), 0.01 * residual * 0.99**k, improper)
+        told = f"residuals times {residual:g}, {improper} improper cavities after three: kept {kept}"
+        yield flaws(leap is None or (back is None) != kept, told, "reference", "extrapolations")
+
     def cycles(count: int) -> float:
         """Distance over residual after 50 sweeps that shrink by 0.97, and cycles of 13 that shrink by 0.9."""
         sweeps, at, made = Sweeps(1.0, 0.0), np.array([1.0]), 0

@@ -605,6 +605,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     with mock.patch.object(_ascent, "maximise", return_value=SimpleNamespace(where=np.zeros(2 * (3 + 6)))) as search:
         _ascent.quasi_newton(objective, K, Gaussians(np.zeros((2, 3)), K), 17, lambda *_: None)
     rows.append(("iterations of L-BFGS", search.call_args.args[2].iterations, 17))
+    # mixed steps that leave residuals of 1.0, then of these: L-BFGS is asked again where one is below half the last
+    for left, searches in (([0.7], 1), ([0.4, 0.3], 2), ([0.4, 0.1, 0.06], 3), ([0.4, 1e-6], 2)):
+        ends = iter([1.0, *left])
+        q = Gaussians(np.zeros((2, 3)), K)
+        with (
+            mock.patch.object(_ascent, "mixed_steps", lambda *_, ends=ends: (q, SimpleNamespace(direction=next(ends)))),
+            mock.patch.object(_ascent, "step_length", lambda residual, _: (residual, 3.0 / max(residual, 0.1))),
+            mock.patch.object(_ascent, "quasi_newton", return_value=q) as searched,
+        ):
+            end = _ascent.ascend(objective, K, q, _ascent.Goal(1e-5, 50), lambda *_: None)
+        rows.append((f"residuals 1.0, {left}: searches, converged", (searched.call_count, end.converged),
+                     (searches, left[-1] < 1e-5)))  # fmt: skip
     # at a place where nothing pulls any more, and far from any prior
     still = SimpleNamespace(value=0.0, direction=Natural(np.zeros((2, 3, 3)), np.zeros((2, 3))))
     for size, shift, gone in ((1.0, 0.0, ""), (2e6, 0.0, "none: the variance of class 0"),
