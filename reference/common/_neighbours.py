@@ -30,11 +30,8 @@ class Answer(NamedTuple):
 
 def condition(matrices: Sequence[Array]) -> float:
     """The largest condition number of symmetric matrices; infinite for a singular one."""
-    worst = 1.0
-    for matrix in matrices:
-        values = eigenvalues(matrix, "K")
-        worst = max(worst, float(values[-1] / values[0]) if values[0] > 0.0 else np.inf)
-    return worst
+    each = [eigenvalues(matrix, "K") for matrix in matrices]
+    return max(float(values[-1] / values[0]) if values[0] > 0.0 else np.inf for values in each)
 
 
 def claimed(matrices: Sequence[Array]) -> float:

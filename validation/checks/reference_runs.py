@@ -607,14 +607,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     rows.append(("iterations of L-BFGS", search.call_args.args[2].iterations, 17))
     # mixed steps that leave residuals of 1.0, then of these: L-BFGS is asked again where one is below half the last
     for left, searches in (([0.7], 1), ([0.4, 0.3], 2), ([0.4, 0.1, 0.06], 3), ([0.4, 1e-6], 2)):
-        ends = iter([1.0, *left])
-        q = Gaussians(np.zeros((2, 3)), K)
+        places = [(top, SimpleNamespace(direction=each)) for each in (1.0, *left)]
         with (
-            mock.patch.object(_ascent, "mixed_steps", lambda *_, ends=ends: (q, SimpleNamespace(direction=next(ends)))),
+            mock.patch.object(_ascent, "mixed_steps", side_effect=places),
             mock.patch.object(_ascent, "step_length", lambda residual, _: (residual, 3.0 / max(residual, 0.1))),
-            mock.patch.object(_ascent, "quasi_newton", return_value=q) as searched,
+            mock.patch.object(_ascent, "quasi_newton", return_value=top) as searched,
         ):
-            end = _ascent.ascend(objective, K, q, _ascent.Goal(1e-5, 50), lambda *_: None)
+            end = _ascent.ascend(objective, K, top, _ascent.Goal(1e-5, 50), lambda *_: None)
         rows.append((f"residuals 1.0, {left}: searches, converged", (searched.call_count, end.converged),
                      (searches, left[-1] < 1e-5)))  # fmt: skip
     # at a place where nothing pulls any more, and far from any prior
