@@ -204,7 +204,7 @@ def taylor_stage_one(
         # at the mode the height changes by rounding only
         while step > 1e-6 and not height(mu + step * (new - mu)) >= now - 1e-10 * (1.0 + abs(now)):
             step *= 0.5
-        mu = new if step == 1.0 else mu + step * (new - mu)
+        mu = (1.0 - step) * mu + step * new
     return Variational(mu, Sigma, xi)
 
 

@@ -351,8 +351,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         *(sep_form(None, n, 3) for n in (3, 5000)),
         # 0.0036 seconds a datum, class and inducing point: 0.43, and twice that
         *(form_of(None, 30, np.stack([np.eye(m)] * C), 1.0, False) for C, m in ((2, 2), (4, 2), (2, 2), (2, 4))),
-    ]
-    yield flaws(forms != ["printed", "projected"] * 6, f"by seconds, digits and size: {forms}", "reference", "forms")
+        # conditions of 1e3 and 1e4, times data over α, against 1e4
+        *(form_of(None, n, np.stack([np.eye(2), np.diag([1.0, least])]), alpha, False)
+          for n, least, alpha in ((5, 1e-3, 1.0), (5, 1e-4, 1.0), (5, 1e-3, 0.8), (5, 1e-3, 0.3), (5, 1e-3, 0.0),
+                                  (15, 1e-3, 0.0))),
+    ]  # fmt: skip
+    yield flaws(forms != ["printed", "projected"] * 9, f"by seconds, digits and size: {forms}", "reference", "forms")
 
 
 @check(

@@ -53,6 +53,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     rows.append(("within ten deviations of the mode", bool(19.0 < np.ptp(line.s) / np.sqrt(1.7) < 20.0), True))
     panels = _largest._panels(mean, np.sqrt(var), np.zeros((2, 3)), np.ones((2, 3)), np.ones((2, 3)))
     rows.append(("line_integral: nodes of each panel", panels.weights.shape[1], 16))
+    nothing = _largest.line_integral(mean, var, *np.zeros((3, 2, 0)))
+    rows.append(("without a Φ", [part.tolist() for part in nothing], [[0.0, 0.0], [0.0, 0.0]]))
     yield as_documented(rows, "reference", "rules")
 
 

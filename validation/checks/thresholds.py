@@ -232,6 +232,19 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield Compared(size, 1e-8, f"{method}: by symmetry the mean is zero", implementation, "symmetry",
                            "prior deviations")  # fmt: skip
 
+    from reference.izmailov2016 import _prior
+    from reference.izmailov2016.algorithm1 import Variational, largest_move
+
+    K = _prior.matrices(asked.X, _prior.Prior(1.7, asked.lengthscales[0], 0.2, 2e-3, asked.Z[0]))
+    # of labels that all pull one way each adds at most a half of its row to the mean
+    pulled = 0.5 * np.abs(K.K_ZZ @ np.linalg.solve(K.K_ZZ, K.K_XZ.T)).sum(axis=1).max()
+    unit = np.array([1.0, -0.4, 0.2, 0.0])
+    for size, wanted in ((1e-4, 0.5e-2), (0.009, 0.45), (0.02, 0.5), (3.0, 0.5)):
+        new, old = (Variational(share * size * pulled * unit, K.K_ZZ, np.zeros(8)) for share in (1.0, 0.5))
+        yield Compared(abs(largest_move(new, old, K) / wanted - 1.0), 1e-9,
+                       f"a mean of {size:g} of the largest pull, halved before: relative to 1 % of that at least",
+                       "reference", "definition")  # fmt: skip
+
 
 @check(
     "identity/nested-ep/inner_ends",
