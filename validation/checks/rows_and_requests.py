@@ -232,5 +232,58 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield as_documented(rows, "reference", "errors")
 
 
+@check(
+    "identity/qep/stationary_sites",
+    paper="riihimaki2013",
+    question="Is log Z stationary in the sites but where a diagonal gives up covariances, and has it gradients then?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common.options import options_of
+    from reference.riihimaki2013 import fit as place
+
+    X = np.array([[0.0], [0.7], [1.9]])
+    rows: list[tuple[str, object, object]] = []
+    for C in (2, 3):
+        prior = place.Prior(np.ones(C), np.ones((C, 1)), np.full(C, 0.1), np.zeros(C))
+        for method, options in (
+            ("nested-ep", {}), ("nested-iep", {}), ("qiep", {}), ("qep", {"lambda_": "full"}), ("qep", {})
+        ):  # fmt: skip
+            asked = options_of(method)(max_iterations=1, **options)
+            fit = place.fit_ep(X, np.arange(3) % C, C, prior, options=asked)
+            wanted = method != "qep" or bool(options) or C == 2
+            try:
+                place.ep_gradients(fit, X, prior)
+                told = True
+            except ValueError:
+                told = False
+            rows.append((f"{method} {options}, {C} classes", (fit.stationary, told), (wanted, wanted)))
+    yield as_documented(rows, "reference", "sites")
+
+
+@check(
+    "identity/svi/ends_of_a_search",
+    paper="izmailov2016",
+    question="Does L-BFGS over all parameters tell the bound at its end, the gradient left there, and its way?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016 import _prior, svi
+
+    asked = tiny("logit")
+    y = np.where(asked.y == 1, 1.0, -1.0)
+    assert asked.Z is not None
+    hyper = _prior.Prior(1.7, asked.lengthscales[0], 0.2, 2e-3, asked.Z[0])
+    for most in (1, 5):
+        end = svi.svi_lbfgs(asked.X, y, hyper, ("variance",), max_iterations=most)
+        everything = np.arange(asked.n)
+        bound = svi.batch_bound(end.parameters, asked.X, y, everything)
+        left = np.abs(svi.batch_gradient(end.parameters, asked.X, y, everything, ("variance",))).max()
+        gap = max(abs(end.elbo - bound), abs(end.derivative - left), abs(end.trace[-1] - bound))
+        yield Compared(float(gap), 1e-9, f"{most} iterations: bound and gradient there", "reference", "definition")
+        yield flaws(end.iterations != most or len(end.trace) != most, f"{end.iterations} iterations of {most}",
+                    "reference", "statements")  # fmt: skip
+
+
 for _each in _SHORT:
     _register(*_each)
