@@ -144,7 +144,6 @@ def vi_jj_stage_one(
     The algorithm prints S_t for what is the variance S_t² of (10), and squares it in its next line: see `errata`.
     """
     mu, Sigma = inducing_mean, inducing_cov
-    xi = np.zeros(len(y_sign))
     # fmt: off
     for _ in range(n_upd):
         m, S2 = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                        # (10)
@@ -192,7 +191,6 @@ def taylor_stage_one(
         return log_likelihood - kl_gaussian(at, K_ZZ, K_ZZ)  # ½ atᵀK_mm⁻¹at
 
     mu, Sigma = inducing_mean, inducing_cov
-    xi = np.zeros(len(y_sign))
     for _ in range(n_upd):
         # fmt: off
         m, _ = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                         # (10)

@@ -160,8 +160,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield flaws(value.log_evidence is not None, "an improper cavity has no evidence", "reference", "evidences")
     lost = np.flatnonzero(value.log_norm == 0.0).tolist()
     yield flaws(lost != [0], f"log Z is zero for the first datum alone: {lost}", "reference", "normalisers")
-    lost = _without_normaliser(case)
-    yield flaws(lost != {"gfitc": [0], "pep": [0]}, f"for others too: {lost}", "reference", "normalisers")
+    others = _without_normaliser(case)
+    yield flaws(others != {"gfitc": [0], "pep": [0]}, f"for others too: {others}", "reference", "normalisers")
     yield flaws(method.pulls(sites, q, case.K, np.ones(len(case.y)), False) is not None, "nor a gradient",
                  "reference", "gradients")  # fmt: skip
     latents = method.latents(sites, q, case.K)

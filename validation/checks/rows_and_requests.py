@@ -54,7 +54,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ("two classes", _largest.largest, (mean[:, :2], var[:, :2], y % 2)),
         ("1 - P", lambda *at: (_largest.log_not_largest(*at),), (mean, var, y)),
         ("the smaller of the two", power_likelihood.log_largest_probability, (mean, var, y)),
-        ("powers", lambda *at: power_likelihood.scaled_log_expected_powers(*at, 0.1, 0.7), (mean, var, y)),
+        ("powers", lambda m, v, k: power_likelihood.scaled_log_expected_powers(m, v, k, 0.1, 0.7), (mean, var, y)),
         ("log Φ", probit.mills_derivative, (100.0 * mean[:, 0],)),
         ("E log Φ", probit.expect_log_phi, (mean[:, 0], var[:, 0])),
         ("E log σ", logistic_expectation.expect_log_sigmoid, (mean[:, 0], var[:, 0])),
