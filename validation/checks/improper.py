@@ -118,14 +118,14 @@ def _without_normaliser(case: _Pairwise) -> dict[str, list[int]]:
     from reference.villacampa2020.pep import pep_refine_factors
     from reference.villacampa2020.posterior import Coefficients as Powers
 
-    n, zero = len(case.y), np.zeros_like(case.label)
-    sites = Coefficients(zero, zero, case.other * (np.arange(n) == 0)[:, None], zero)
-    latent_var = np.full((n, 3), 1.0 / case.strength)
+    zero = np.zeros_like(case.label)
+    strong = np.zeros_like(case.label)
+    strong[0, 2] = 1.5 * case.strength
+    sites = Coefficients(zero, zero, strong, zero)
+    latent_var = np.full_like(zero, 1.0 / case.strength)
     found = refine_sites(sites, zero + 0.1 * np.arange(3), latent_var, case.y)
     own = np.eye(3, dtype=bool)[case.y]
     results = {"gfitc": np.flatnonzero(((found.log_norm == 0.0) & ~own).any(axis=1)).tolist()}
-    strong = np.zeros_like(case.label)
-    strong[0, 2] = 5.0 * case.strength
     problem = _twins("threshold")
     prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, np.asarray(problem.Z))
     q, K = Gaussians(np.zeros(case.K.K_ZZ.shape[:2]), case.K.K_ZZ), prior_matrices(problem.X, prior)
@@ -215,7 +215,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     reach = np.einsum("im,mp,ip->i", K.upsilon, K.K_ZZ, K.upsilon)  # variances of κu under the prior
     for strong in ([], [3], [0, 3, 6]):
         precision, shift = np.full(asked.n, 0.1), np.full(asked.n, 0.3)
-        precision[strong] = 5.0 / reach[strong]
+        precision[strong] = 1.2 / reach[strong]
+        precision[5] = 0.8 / reach[5]
         # q is the prior, and knows of no site
         q = epgpc.Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
         sites = fit_epgpc.Sites(precision, shift)
