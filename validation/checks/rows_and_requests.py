@@ -14,6 +14,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, as_documented, check, flaws
 from validation.checks.learning import PAPER, tiny
 from validation.problem import Problem
@@ -283,6 +284,135 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(float(gap), 1e-9, f"{most} iterations: bound and gradient there", "reference", "definition")
         yield flaws(end.iterations != most or len(end.trace) != most, f"{end.iterations} iterations of {most}",
                     "reference", "statements")  # fmt: skip
+
+
+@check(
+    "identity/ep/where_a_search_ended",
+    paper="villacampa2017",
+    question="Is what a search answers the fit at its best place, wherever it looked last?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _training
+    from reference.common._classes import Found
+    from reference.villacampa2017 import vi_fit
+    from reference.villacampa2020 import fit_energies, label_regression
+
+    places: tuple[tuple[str, Any, str], ...] = (
+        ("ep", _training, "threshold"), ("pep", _training, "threshold errors"),
+        ("vi-robust", vi_fit, "threshold errors"), ("apep", fit_energies, "threshold errors"),
+        ("label-regression", label_regression, "threshold errors"),
+    )  # fmt: skip
+    for method, place, kind in places:
+        asked = tiny(kind)
+
+        def searched(evidence: Any, prior: Any, *_: Any) -> Found:
+            best = prior._replace(variance=1.1 * prior.variance)
+            for there in (best, prior._replace(variance=0.8 * prior.variance)):
+                evidence(there)
+            return Found(best, np.array([-2.0, -1.0]), 0.5e-3, True, 2)
+
+        short = {} if method == "label-regression" else {"tolerance": 1e-6}
+        more: dict[str, Any] = {"gradients": False, **short}
+        with mock.patch.object(place, "search", searched):
+            named = asked.replace(name=f"{method}, a search of two places")
+            fit = context.solve("reference", method, named, learn=("variance",), optimizer="lbfgs", **more)
+        there = asked.replace(name=f"{method}, the better place", variance=1.1 * asked.variance)
+        alone = context.solve("reference", method, there, **more)
+        pairs = [
+            (fit.problem.variance, there.variance), (fit.log_evidence, alone.log_evidence),
+            (fit.inducing_mean, alone.inducing_mean), (fit.inducing_cov, alone.inducing_cov),
+        ]  # fmt: skip
+        gap = max(_apart(a, b) for a, b in pairs)
+        # two ways to one fixed point, each to 1e-6 of a deviation
+        yield Compared(gap, 1e-4, f"{method}: as a run there", "reference", "reference, parameters held")
+        yield Compared(abs(fit.residual - 0.5e-3), 0.0, f"{method}: residual of the search", "reference", "definition")
+
+
+@check(
+    "identity/vi-jj/told_moves",
+    paper="izmailov2016",
+    question="Is the first move of an algorithm measured by where it leads, and the largest gap of moments told?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016 import _prior, algorithm1
+    from reference.riihimaki2013 import fit as several
+    from reference.riihimaki2013.sites import Moments
+    from reference.villacampa2020 import label_regression
+
+    asked = tiny("logit")
+    assert asked.Z is not None
+    y, hyper = np.where(asked.y == 1, 1.0, -1.0), _prior.Prior(1.7, asked.lengthscales[0], 0.2, 2e-3, asked.Z[0])
+    states: list[Any] = []
+    end = algorithm1.vi_jj(asked.X, y, hyper, (), max_iterations=2, callback=states.append)
+    mean, cov = [np.zeros(4)], [np.eye(4)]
+    for state in states:
+        mean.append(state.inducing_mean)
+        cov.append(state.inducing_cov)
+    wanted = [
+        max(
+            float(np.abs(new - old).max() / np.abs(new).max())
+            for old, new in ((mean[k], mean[k + 1]), (cov[k], cov[k + 1]))
+        )
+        for k in range(2)
+    ]
+    gap = float(np.abs(np.array(end.moves) / np.array(wanted) - 1.0).max())
+    yield Compared(gap, 1e-9, "two rounds: relative to the new moments", "reference", "definition")
+
+    gaps = iter((1e-9, 3e-9, 2e-9))
+    kind: Any = SimpleNamespace(cavity=lambda *_: "a cavity", moment_gap=lambda *_: next(gaps))
+    told = several._moment_gap(kind, Moments(np.zeros((3, 2)), np.zeros((3, 2, 2))))
+    rows: list[tuple[str, object, object]] = [("gaps of 1e-9, 3e-9 and 2e-9", told, 3e-9)]
+    kind.cavity = lambda i, *_: None if i == 1 else "a cavity"
+    gaps = iter((1e-9, 3e-9, 2e-9))
+    told = several._moment_gap(kind, Moments(np.zeros((3, 2)), np.zeros((3, 2, 2))))
+    rows.append(("one cavity is none", told, None))
+    # targets without noise are refused before anything is computed of them
+    labels = tiny("threshold errors")
+    with (
+        mock.patch.object(label_regression, "regression_coefficients", side_effect=ValueError("noise: found 0")),
+        mock.patch.object(label_regression, "regression_gradients") as gradients,
+        mock.patch.object(label_regression, "regression_log_evidence") as evidence,
+    ):
+        for optimizer in ("lbfgs", "adaptive"):
+            prior = Prior(labels.variance, labels.lengthscales, labels.noise, labels.jitter, np.asarray(labels.Z))
+            options: dict[str, Any] = {"learn": ("variance",), "n_steps": 2, "optimizer": optimizer, "trace": True}
+            try:
+                label_regression.label_regression_baseline(labels.X, labels.y, prior, **options)
+                told = "an answer"
+            except ValueError as error:
+                told = str(error)
+            rows.append((f"{optimizer}: refused", told, "noise: found 0"))
+        rows.append(("computed before", gradients.call_count + evidence.call_count, 0))
+    yield as_documented(rows, "reference", "statements")
+
+
+@check(
+    "identity/apep/doubted_factors",
+    paper="villacampa2020",
+    question="Are the tied factors that are looked at for doubts q over the prior, in natural parameters?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2020 import fit_energies as place
+    from reference.villacampa2020.posterior import Gaussians
+
+    asked = tiny("threshold errors")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, np.asarray(asked.Z))
+    K = place.prior_matrices(asked.X, prior).K_ZZ
+    q = Gaussians(np.arange(12.0).reshape(3, 4) / 10.0, np.linalg.inv(np.linalg.inv(K) + np.eye(4)))
+    for method, tied in (("apep", True), ("bb-alpha", True), ("arpep", False), ("rpapep", False)):
+        told = place._answer(place.Data(asked.X, asked.y, method, 0.1, 0.7), prior, q, prior)
+        yield flaws(("tied_precision" in told) != tied, f"{method}: tied factors are {tied}", "reference", "answers")
+        if tied:
+            wanted = np.broadcast_to(np.eye(4), K.shape), np.linalg.solve(q.cov, q.mean[..., None])[..., 0]
+            gap = max(_apart(told[f"tied_{name}"].value, value) for name, value in
+                      zip(("precision", "shift"), wanted, strict=True))  # fmt: skip
+            # conditions of K_ZZ below 1e4
+            yield Compared(gap, 1e-9, f"{method}: a precision of one over the prior's", "reference", "definition")
+            sizes = [told[f"tied_{name}"][1:] for name in ("precision", "shift")]
+            yield flaws(sizes != [(0.0, 1.0)] * 2, f"{method}: each by its own size", "reference", "definition")
 
 
 for _each in _SHORT:
