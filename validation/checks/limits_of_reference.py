@@ -233,6 +233,7 @@ class _Prior(NamedTuple):
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.common._neighbours import Answer, claimed, pushed, rounding_doubt
+    from reference.villacampa2020.sparse import conditional_variances
 
     def matrix(condition: float) -> list[Array]:
         return [np.eye(2), np.diag([1.0, 1.0 / condition])]
@@ -267,6 +268,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(bool(wrong), f"up to 16 units in the last place, to either side: {units.tolist()}", "reference",
                  "neighbours")  # fmt: skip
     mean, K = np.random.default_rng(2).standard_normal((2, 3)), _covariances()
+    # variances given inducing values: below zero by less than a millionth of the prior's they are zero
+    for prior_var in (1e-3, 1.0, 1e4):
+        below = [
+            _taken(conditional_variances, np.full((1, 2), prior_var), np.ones((1, 2, 1)), prior_var * explained)
+            for explained in (np.array([[[0.5], [1.0 + share]]]) for share in (0.5e-6, 2e-6))
+        ]
+        yield flaws(below != [True, False], f"a prior variance of {prior_var:g}, less by 0.5e-6 and 2e-6: {below}",
+                    "reference", "refusals")  # fmt: skip
     means, covs = pushed(mean, K)
     white = np.array([np.linalg.solve(np.linalg.cholesky(K[k]), means[k] - mean[k]) for k in range(2)])
     gap = float(np.abs(np.abs(white) / 1e-5 - 1.0).max())

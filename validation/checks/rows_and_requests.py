@@ -326,7 +326,13 @@ def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         gap = max(_apart(a, b) for a, b in pairs)
         # two ways to one fixed point, each to 1e-6 of a deviation
         yield Compared(gap, 1e-4, f"{method}: as a run there", "reference", "reference, parameters held")
-        yield Compared(abs(fit.residual - 0.5e-3), 0.0, f"{method}: residual of the search", "reference", "definition")
+        yield Compared(
+            abs(float(fit.residual or 0.0) - 0.5e-3),
+            0.0,
+            f"{method}: residual of the search",
+            "reference",
+            "definition",
+        )
 
 
 @check(
@@ -380,10 +386,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             options: dict[str, Any] = {"learn": ("variance",), "n_steps": 2, "optimizer": optimizer, "trace": True}
             try:
                 label_regression.label_regression_baseline(labels.X, labels.y, prior, **options)
-                told = "an answer"
+                said = "an answer"
             except ValueError as error:
-                told = str(error)
-            rows.append((f"{optimizer}: refused", told, "noise: found 0"))
+                said = str(error)
+            rows.append((f"{optimizer}: refused", said, "noise: found 0"))
         rows.append(("computed before", gradients.call_count + evidence.call_count, 0))
     yield as_documented(rows, "reference", "statements")
 
@@ -401,7 +407,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     asked = tiny("threshold errors")
     prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, np.asarray(asked.Z))
     K = place.prior_matrices(asked.X, prior).K_ZZ
-    q = Gaussians(np.arange(12.0).reshape(3, 4) / 10.0, np.linalg.inv(np.linalg.inv(K) + np.eye(4)))
+    cov: Any = np.linalg.inv(np.linalg.inv(K) + np.eye(4))
+    q = Gaussians(np.arange(12.0).reshape(3, 4) / 10.0, cov)
     for method, tied in (("apep", True), ("bb-alpha", True), ("arpep", False), ("rpapep", False)):
         told = place._answer(place.Data(asked.X, asked.y, method, 0.1, 0.7), prior, q, prior)
         yield flaws(("tied_precision" in told) != tied, f"{method}: tied factors are {tied}", "reference", "answers")
