@@ -69,6 +69,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # three without variance: the label's is below one of the others, and above the other
     between = _largest.log_largest(np.array([[0.5, 0.9, 0.1, 0.3]]), np.array([[0.0, 0.0, 0.0, 1.0]]), y[:1])
     yield flaws(between[0] != -np.inf, f"log P of a point below another: {between[0]}", "reference", "probabilities")
+    for top, wanted in ((1.2, -np.inf), (0.5, 0.0), (0.0, 0.0)):
+        at = np.array([[top, 0.9, 0.1]]), np.zeros((1, 3)), y[:1]
+        found = float(_largest.log_not_largest(*at)[0])
+        yield flaws(found != wanted, f"log(1 - P) of a point at {top:g} beside 0.9 and 0.1: {found}", "reference",
+                    "probabilities")  # fmt: skip
     # inputs at one place, near, and so far that the Bessel function underflows
     X = np.array([0.0, 1e-9, 0.3, 4.0, 3000.0])[:, None]
     for smoothness in (0.7, 1.5, 40.0):
