@@ -294,7 +294,7 @@ def alternate(
     step
     """
     K = _prior.matrices(X, hyper)
-    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.zeros(len(X)))
+    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))  # ξ: none before the first stage
     trace: list[float] = []
     moves: list[float] = []
     residual, converged = np.inf, False
