@@ -133,7 +133,7 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     bends = np.where(sharp[:, :, None], (_BEND - np.where(sharp, z_mode, 0.0)[:, :, None]) / safe[:, :, None], -np.inf)
     bends = np.clip(bends.reshape(len(mode), -1), low[:, None], high[:, None])
     finest = np.maximum(np.max(np.abs(rate), axis=1), 1.0 / np.maximum(panel, np.finfo(np.float64).tiny))
-    edges = _thinned(np.sort(np.concatenate([even, bends], axis=1), axis=1), finest)
+    edges = _thinned(np.sort(np.concatenate([even, bends], axis=1)), finest)
     width = np.diff(edges)
     row, column = np.nonzero(width > 0.0)
     half_width = 0.5 * width[row, column]

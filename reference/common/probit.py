@@ -68,7 +68,7 @@ def expect_log_phi(latent_mean: Array, latent_var: Array) -> LogPhiMoments:
     even = low[:, None] + (_REACH - low)[:, None] * np.linspace(0.0, 1.0, 25)
     safe = np.maximum(sd, 1e-150)[:, None]
     bend = np.clip((_BEND - mean[:, None]) / safe, low[:, None], _REACH)
-    edges = np.sort(np.concatenate([even, bend], axis=1), axis=1)  # (n, panels + 1); empty panels weigh nothing
+    edges = np.sort(np.concatenate([even, bend], axis=1))  # (n, panels + 1); empty panels weigh nothing
     half_width = 0.5 * np.diff(edges)[:, :, None]
     t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
