@@ -88,13 +88,12 @@ def step_length(direction: Natural, q: Gaussians) -> tuple[float, float]:
     With dT and dt the changes of precision and shift and r = dt - dT m, the residual is the largest of √tr(V dT V dT)
     and √(rᵀV r) over classes, and the length √Σ_k [½ tr(V dT V dT) + rᵀV r].
     """
-    residual, square = 0.0, 0.0
+    squares = []
     for dT, dt, m, V in zip(*direction, *q, strict=True):
         r = dt - dT @ m
-        by_cov, by_mean = max(float(np.sum((V @ dT) * (V @ dT).T)), 0.0), max(float(r @ V @ r), 0.0)
-        residual = max(residual, np.sqrt(by_cov), np.sqrt(by_mean))
-        square += 0.5 * by_cov + by_mean
-    return float(residual), float(np.sqrt(square))
+        squares.append((max(float(np.sum((V @ dT) * (V @ dT).T)), 0.0), max(float(r @ V @ r), 0.0)))
+    length = np.sqrt(sum(0.5 * by_cov + by_mean for by_cov, by_mean in squares))
+    return float(np.sqrt(max(map(max, squares)))), float(length)
 
 
 def unbounded(q: Gaussians, K_ZZ: Array) -> str | None:
@@ -181,8 +180,7 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
     theta, at = natural_parameters(q), objective(q)
     residual, length = step_length(at.direction, q)
     units, mixing = _Units(K_ZZ), Mixing(_MEMORY, 1e-12)
-    rate, ceiling = 1.0, 1.0
-    best, since_best = np.inf, 0
+    rate, ceiling, best = 1.0, 1.0, np.inf
 
     def tried(there: Natural) -> tuple[Natural, Gaussians, P] | None:
         """The objective there, None if it is lower than here."""
@@ -193,7 +191,7 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
             return None
         return (there, new, result) if result.value >= at.value - 1e-12 * (1.0 + abs(at.value)) else None
 
-    for _ in range(goal.iterations):
+    for step_number in range(goal.iterations):
         if _ended(at, q, K_ZZ, goal.tolerance):
             break
         step = None
@@ -215,8 +213,9 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
             ceiling = max(0.5 * ceiling, _LEAST_CEILING)
         told(at.value, residual)
         rate = min(ceiling, 2.0 * rate)
-        best, since_best = (residual, 0) if residual <= 0.5 * best else (best, since_best + 1)
-        if best < _NEAR and since_best >= _STALLED:
+        if residual <= 0.5 * best:
+            best, best_number = residual, step_number
+        if best < _NEAR and step_number - best_number >= _STALLED:
             break
     return q, at
 

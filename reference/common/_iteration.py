@@ -25,8 +25,7 @@ class Arrival:
         """Nothing seen yet."""
         self.tolerance = tolerance
         self.changes: list[float] = []
-        self.rho = np.inf
-        self.residual = np.inf
+        self.rho = self.residual = np.inf
 
     @property
     def converged(self) -> bool:

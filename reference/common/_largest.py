@@ -57,17 +57,15 @@ def line_integral(mean: Array, var: Array, offsets: Array, scales: Array, signs:
     offsets, scales : (b, J)  of the Φ, scales >= 0
     signs : (b, J)            +1 or -1
     """
-    rows = len(mean)
-    log_norm, derivative = np.zeros(rows), np.zeros(rows)
-    if rows == 0 or offsets.shape[1] == 0:
+    log_norm, derivative = np.zeros(len(mean)), np.zeros(len(mean))
+    if offsets.shape[1] == 0:
         return LineIntegral(log_norm, derivative)
     sd = np.sqrt(var)
     spread = sd > 0.0
     for i in np.flatnonzero(~spread):
         log_norm[i], derivative[i] = _at_a_point(mean[i], offsets[i], scales[i], signs[i])
-    if np.any(spread):
-        part = tuple(a[spread] for a in (mean, sd, offsets, scales, signs))
-        log_norm[spread], derivative[spread] = _integrate(*part)
+    part = tuple(a[spread] for a in (mean, sd, offsets, scales, signs))
+    log_norm[spread], derivative[spread] = _integrate(*part)
     return LineIntegral(log_norm, derivative)
 
 
@@ -135,8 +133,8 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     bends = np.where(sharp[:, :, None], (_BEND - np.where(sharp, z_mode, 0.0)[:, :, None]) / safe[:, :, None], -np.inf)
     bends = np.clip(bends.reshape(len(mode), -1), low[:, None], high[:, None])
     finest = np.maximum(np.max(np.abs(rate), axis=1), 1.0 / np.maximum(panel, np.finfo(np.float64).tiny))
-    edges = _thinned(np.sort(np.concatenate([even, bends], axis=1), axis=1), finest)
-    width = np.diff(edges, axis=1)
+    edges = _thinned(np.sort(np.concatenate([even, bends], axis=1)), finest)
+    width = np.diff(edges)
     row, column = np.nonzero(width > 0.0)
     half_width = 0.5 * width[row, column]
     tau = edges[row, column][:, None] + half_width[:, None] * (1.0 + _NODES)
@@ -148,9 +146,8 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     edge = np.zeros(len(mode))
     for side, cut in ((1.0, low_cut), (-1.0, high_cut)):
         at = np.isfinite(cut)
-        if np.any(at):
-            value = np.exp(log_density(np.where(at, cut - mode, 0.0)[:, None])[:, 0])
-            edge += np.where(at, side * value, 0.0)
+        value = np.exp(log_density(np.where(at, cut - mode, 0.0)[:, None])[:, 0])
+        edge += np.where(at, side * value, 0.0)
     return _Panels(open_, row, weights, hazard, rate, peak - 0.5 * mode**2 - _HALF_LOG_2PI, edge)
 
 
@@ -217,9 +214,7 @@ def _log_phi_change(z: Array, delta: Array, hazard: Array | None = None) -> Arra
     r = _hazard(new) if hazard is None else hazard
     old = np.log(_hazard(np.minimum(z, _RIGHT)))
     change = old - np.log(np.where(left, r, 1.0)) - delta * (z + 0.5 * delta)
-    right = ~left
-    if np.any(right):
-        change[right] = log_ndtr(new[right]) - np.broadcast_to(log_ndtr(z), new.shape)[right]
+    change[~left] = log_ndtr(new[~left]) - np.broadcast_to(log_ndtr(z), new.shape)[~left]
     return np.asarray(change)
 
 
@@ -251,13 +246,12 @@ def _modes(start: Array, rate: Array) -> Array:
         low, high = np.where(value > 0.0, t, low), np.where(value > 0.0, high, t)
         step = value / curvature
         result = np.abs(step) <= 0.1 / np.sqrt(curvature)
-        if np.any(result):
-            beyond = np.clip(t + 2.0 * step, low, high)
-            sign = _derivative(start, rate, beyond)[0]
-            low, high = np.where(result & (sign > 0.0), beyond, low), np.where(result & (sign <= 0.0), beyond, high)
-            result &= (sign > 0.0) != (value > 0.0)
-            if np.all(result):
-                break
+        beyond = np.clip(t + 2.0 * step, low, high)
+        sign = _derivative(start, rate, beyond)[0]
+        low, high = np.where(result & (sign > 0.0), beyond, low), np.where(result & (sign <= 0.0), beyond, high)
+        result &= (sign > 0.0) != (value > 0.0)
+        if np.all(result):
+            break
         new = t + step
         t = np.where(result, t, np.where((low < new) & (new < high), new, 0.5 * (low + high)))
     return t
@@ -266,7 +260,7 @@ def _modes(start: Array, rate: Array) -> Array:
 def _others(y: Labels, C: int) -> Labels:
     """The classes that are not the label's, (n, C-1), ascending."""
     every = np.broadcast_to(np.arange(C), (len(y), C))
-    return every[every != y[:, None]].reshape(len(y), C - 1)
+    return every[every != y[:, None]].reshape(-1, C - 1)
 
 
 def log_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
@@ -295,7 +289,7 @@ def log_not_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
 
 def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
     """All ties of b rows; those that the nodes of P do not serve by integrals of their own."""
-    log_p, log_share, derivative = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    log_p, log_share, derivative = np.empty(len(m_y)), np.full(mean.shape, np.nan), np.empty(mean.shape)
     together = (v_y > 0.0) & np.all(_FINE**2 * var > v_y[:, None], axis=1) & (mean.shape[1] + 1 >= _TOGETHER)
     if np.any(together):
         result = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))
@@ -304,10 +298,9 @@ def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
     log_p[left] = line_integral(m_y[left], v_y[left], mean[left], np.sqrt(var[left]), np.ones_like(mean[left])).log_norm
     for k in range(mean.shape[1]):
         own = np.isnan(log_share[:, k])
-        if np.any(own):
-            log_tie, derivative[own, k] = _tie(m_y[own], v_y[own], mean[own], var[own], k)
-            possible = np.isfinite(log_p[own])
-            log_share[own, k] = np.where(possible, log_tie - np.where(possible, log_p[own], 0.0), -np.inf)
+        log_tie, derivative[own, k] = _tie(m_y[own], v_y[own], mean[own], var[own], k)
+        possible = np.isfinite(log_p[own])
+        log_share[own, k] = np.where(possible, log_tie - np.where(possible, log_p[own], 0.0), -np.inf)
     return _Ties(log_p, log_share, derivative)
 
 
@@ -334,7 +327,7 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
     """
     n, C = latent_mean.shape
     rows, others = np.arange(n), _others(y, C)
-    first, second, curvature = np.zeros((n, C)), np.zeros((n, C)), np.zeros((n, C))
+    first, second = np.zeros((n, C)), np.zeros((n, C))
     m_y, v_y = latent_mean[rows, y], latent_var[rows, y]
     mean, var = np.take_along_axis(latent_mean, others, 1), np.take_along_axis(latent_var, others, 1)
     log_p, log_share, derivative = _ties(m_y, v_y, mean, var)
@@ -351,7 +344,7 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
         both = np.sum(latent_var, axis=1)
         safe = np.where(both > 0.0, both, 1.0)
         margin = (m_y - latent_mean[rows, others[:, 0]]) / np.sqrt(safe)
-        curvature[:] = np.where(both > 0.0, mills_derivative(margin)[1] / safe, 0.0)[:, None]
+        curvature = np.repeat(np.where(both > 0.0, mills_derivative(margin)[1] / safe, 0.0)[:, None], 2, axis=1)
     else:
         curvature = second - first**2
     return Largest(log_p, first, second, curvature)

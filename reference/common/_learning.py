@@ -81,8 +81,8 @@ def each_parameter(
 ) -> dict[str, Any]:
     """The derivative in each parameter of the prior, one at a time, from dK_ZZ, dK_XZ and the diagonal dk.
 
-    The jitter is held. In the full model (Z None) support is all inputs, the noise stands on the diagonal of K_XX,
-    and what the objective makes of dK_XZ and dk is its own matter: they are zero there.
+    The jitter is held. In the full model (Z None) support is all inputs, and the noise stands on the diagonal of K_XX:
+    an objective of K_XX alone leaves dK_XZ and dk aside.
     """
     kernel = (hyper.variance, hyper.lengthscales)
     n, d = X.shape
@@ -91,20 +91,15 @@ def each_parameter(
     still = np.zeros(n)
     results: dict[str, Any] = {}
 
-    def cross(by_parameter: Callable[..., Array]) -> Array:
-        return by_parameter(X, support, *kernel)
-
     if "variance" in fields:
-        dK_XZ = np.zeros((n, m)) if full else cross(derivative_variance)
-        dk = still if full else np.ones(n)
-        results["variance"] = derivative(derivative_variance(support, support, *kernel), dK_XZ, dk)
+        dK_ZZ, dK_XZ = derivative_variance(support, support, *kernel), derivative_variance(X, support, *kernel)
+        results["variance"] = derivative(dK_ZZ, dK_XZ, np.ones(n))
     if "lengthscales" in fields:
-        dK_ZZ = derivative_lengthscales(support, support, *kernel)
-        dK_XZ = np.zeros((d, n, m)) if full else cross(derivative_lengthscales)
-        results["lengthscales"] = np.array([derivative(dK_ZZ[j], dK_XZ[j], still) for j in range(d)])
+        by_ZZ, by_XZ = (derivative_lengthscales(A, support, *kernel) for A in (support, X))
+        results["lengthscales"] = np.array([derivative(*each, still) for each in zip(by_ZZ, by_XZ, strict=True)])
     if "noise" in fields:
         dK_ZZ = np.eye(m) if full else np.zeros((m, m))
-        results["noise"] = derivative(dK_ZZ, np.zeros((n, m)), still if full else np.ones(n))
+        results["noise"] = derivative(dK_ZZ, np.zeros((n, m)), np.ones(n))
     if "Z" in fields and not full:
         by_ZZ, by_XZ = derivative_inputs(support, support, *kernel), derivative_inputs(X, support, *kernel)
         d_Z = np.empty((m, d))

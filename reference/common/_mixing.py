@@ -25,10 +25,9 @@ class Mixing:
         self._moves.append(move)
         self.forget(self._memory)
 
-    def forget(self, kept: int = 0) -> None:
-        """Keep the last places alone, or none."""
-        size = len(self._places)
-        del self._places[: size - min(kept, size)], self._moves[: size - min(kept, size)]
+    def forget(self, kept: int) -> None:
+        """Keep so many of the last places, at least one."""
+        del self._places[:-kept], self._moves[:-kept]
 
     def propose(self, rate: float = 1.0, measure: Callable[[Array], Array] = lambda move: move) -> Array | None:
         """Where the combination of places, each with `rate` of its move, leads; None before the second place.

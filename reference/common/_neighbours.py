@@ -30,11 +30,8 @@ class Answer(NamedTuple):
 
 def condition(matrices: Sequence[Array]) -> float:
     """The largest condition number of symmetric matrices; infinite for a singular one."""
-    worst = 1.0
-    for matrix in matrices:
-        values = eigenvalues(matrix, "K")
-        worst = max(worst, float(values[-1] / values[0]) if values[0] > 0.0 else np.inf)
-    return worst
+    each = [eigenvalues(matrix, "K") for matrix in matrices]
+    return max(float(values[-1] / values[0]) if values[0] > 0.0 else np.inf for values in each)
 
 
 def claimed(matrices: Sequence[Array]) -> float:
@@ -84,15 +81,18 @@ def left_open(matrices: Sequence[Array], tolerance: float) -> float:
 
 def largest_change(here: Mapping[str, Answer], there: Mapping[str, Answer]) -> tuple[float, str]:
     """The largest relative change from one answer to another, and what changes by it; NaN counts as the largest."""
-    worst, name = 0.0, ""
+    changes = [(0.0, "")]
     for key, (value, floor, share) in here.items():
         size = share * max(float(np.max(np.abs(value), initial=0.0)), floor)
         moved = float(np.max(np.abs(there[key].value - value), initial=0.0))
         if moved != 0.0:
-            relative = moved / size if size > 0.0 else np.inf
-            if not relative <= worst:
-                worst, name = relative, key
-    return worst, name
+            changes.append((moved / size if size > 0.0 else np.inf, key))
+    return _largest(changes)
+
+
+def _largest(changes: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The first of the largest, one that is NaN before all others."""
+    return max(changes, key=lambda change: (np.isnan(change[0]), change[0]))
 
 
 def rounding_doubt(
@@ -125,17 +125,16 @@ def rounding_doubt(
         return ""
     how = "a start beside the optimum and " if beside else ""
     limit, here = left_open(matrices, tolerance), answers(prior)
-    worst, name = 0.0, ""
+    changes: list[tuple[float, str]] = []
     for neighbour in neighbours(prior, _NEIGHBOURS):
         try:
             there = answers(neighbour)
         except (ValueError, NotPositiveDefiniteError) as error:
             return f"{how}last digits of variance and lengthscales decide whether there is an answer ({error})"
-        change, key = largest_change(here, there)
-        if not change <= worst:  # nan counts
-            worst, name = change, key
-        if worst <= _CLEAR * limit:
+        changes.append(largest_change(here, there))
+        if changes[0][0] <= _CLEAR * limit:
             return ""
+    worst, name = _largest(changes)
     if worst <= limit:
         return ""
     share = here[name].share

@@ -37,7 +37,7 @@ def probit_line(mean: float, var: float, offsets: Array, scales: Array) -> Line:
 
     mode = _mode(mean, sd, offsets, scales)
     spread = 1.0 / np.sqrt(1.0 + np.sum((sd / scales) ** 2))
-    steps = spread * 2.0 ** np.arange(0.0, 1.0 + np.log2(_HALF_WIDTH / spread))
+    steps = spread * 2.0 ** np.arange(0.0, np.log2(_HALF_WIDTH / spread))
     bends = ((offsets - mean)[:, None] + scales[:, None] * _BEND) / sd
     points = np.concatenate([mode - steps, [mode], mode + steps, bends.ravel(), mode + np.arange(-9.0, 10.0)])
     low, high = mode - _HALF_WIDTH, mode + _HALF_WIDTH

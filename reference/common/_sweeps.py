@@ -57,16 +57,14 @@ class Sweeps:
     def __init__(self, damping: float, tolerance: float) -> None:
         """δ, and the distance at which it has arrived."""
         self.damping, self.tolerance = damping, tolerance
-        self.distance = np.inf
-        self.change = np.inf  # the residual of the last sweep
+        self.distance = self.change = self._best = np.inf  # change: the residual of the last sweep; its least so far
         self.converged = False
-        self._count = 0
+        self._count = self._since = 0  # sweeps, and those since the residual last halved
         self._points: list[Array] = []
         self._residuals: list[float] = []
         self._rates: list[float] = []
-        self._best, self._since = np.inf, 0
+        self._last: tuple[float, int]
         self._saved: tuple[Any, float, int] | None = None
-        self._last: tuple[float, int] = np.inf, 0
 
     @property
     def stalled(self) -> bool:

@@ -49,8 +49,8 @@ def expect_log_sigmoid(latent_mean: Array, latent_var: Array) -> LogSigmoidMomen
     low = -_REACH - np.minimum(np.minimum(np.maximum(mean, 0.0) / safe, sd), 38.0)
     even = low[:, None] + (_REACH - low)[:, None] * np.linspace(0.0, 1.0, 25)
     bend = np.clip((_BEND - mean[:, None]) / safe[:, None], low[:, None], _REACH)
-    edges = np.sort(np.concatenate([even, bend], axis=1), axis=1)  # (n, panels + 1); empty panels weigh nothing
-    half_width = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    edges = np.sort(np.concatenate([even, bend], axis=1))  # (n, panels + 1); empty panels weigh nothing
+    half_width = 0.5 * np.diff(edges)[:, :, None]
     t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
     density = half_width * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)

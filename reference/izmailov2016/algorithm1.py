@@ -144,7 +144,6 @@ def vi_jj_stage_one(
     The algorithm prints S_t for what is the variance S_t² of (10), and squares it in its next line: see `errata`.
     """
     mu, Sigma = inducing_mean, inducing_cov
-    xi = np.zeros(len(y_sign))
     # fmt: off
     for _ in range(n_upd):
         m, S2 = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                        # (10)
@@ -192,7 +191,6 @@ def taylor_stage_one(
         return log_likelihood - kl_gaussian(at, K_ZZ, K_ZZ)  # ½ atᵀK_mm⁻¹at
 
     mu, Sigma = inducing_mean, inducing_cov
-    xi = np.zeros(len(y_sign))
     for _ in range(n_upd):
         # fmt: off
         m, _ = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                         # (10)
@@ -204,7 +202,7 @@ def taylor_stage_one(
         # at the mode the height changes by rounding only
         while step > 1e-6 and not height(mu + step * (new - mu)) >= now - 1e-10 * (1.0 + abs(now)):
             step *= 0.5
-        mu = new if step == 1.0 else mu + step * (new - mu)
+        mu = (1.0 - step) * mu + step * new
     return Variational(mu, Sigma, xi)
 
 
@@ -296,7 +294,7 @@ def alternate(
     step
     """
     K = _prior.matrices(X, hyper)
-    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.zeros(len(X)))
+    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))  # ξ: none before the first stage
     trace: list[float] = []
     moves: list[float] = []
     residual, converged = np.inf, False

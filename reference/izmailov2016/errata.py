@@ -90,10 +90,9 @@ def vi_jj_stage_one_as_printed(
     K_ZZ : (m, m)             K_mm
     K_XZ : (n, m)             K_nm
     k_xx : (n,)               diagonal of K_nn
-    n_upd : int               rounds
+    n_upd : int               rounds, at least one
     """
     mu, Sigma = inducing_mean, inducing_cov
-    xi = np.zeros(len(y_sign))
     for _ in range(n_upd):
         m_t, S_t = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)
         xi = np.sqrt(m_t**2 + S_t**2)

@@ -118,12 +118,12 @@ def kmeans_inducing_points(rng: np.random.Generator, X: Array, n_inducing: int, 
             f"n_inducing: found {n_inducing}, expected at most {len(distinct)}, the number of distinct rows of X"
         )
     Z = distinct[rng.permutation(len(distinct))[:n_inducing]]
-    owner = np.full(len(X), -1)
+    owner = None
     for _ in range(max_iterations):
         # from differences: equal rows are at distance zero exactly
         squares = np.sum((X[:, None, :] - Z[None, :, :]) ** 2, axis=2)
         nearest = np.argmin(squares, axis=1)
-        if np.array_equal(nearest, owner):
+        if owner is not None and np.array_equal(nearest, owner):
             break
         owner = nearest
         gap = squares[np.arange(len(X)), owner]

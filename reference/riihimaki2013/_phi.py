@@ -9,8 +9,6 @@ def log_phi(z: float) -> float:
     """log Φ(z)."""
     if z > 0.0:
         return log1p(-0.5 * erfc(z / _SQRT2))
-    if z > -5.0:
-        return log(0.5 * erfc(-z / _SQRT2))
     return -0.5 * z * z - _LOG_SQRT2PI - log(mills(z)[0])
 
 

@@ -42,7 +42,7 @@ def ep_log_marginal(
     ------
     NotPositiveDefiniteError  if a covariance is singular
     """
-    total = 0.5 * float(location @ mean) - 0.5 * log_det + float(np.sum(log_tilted_norm))
+    total = 0.5 * float(np.vdot(location, mean)) - 0.5 * log_det + float(np.sum(log_tilted_norm))
     for i in range(len(cavity_mean)):
         without = factorise(cavity_cov[i], f"cavity_cov of datum {i}", CAVITY)
         full = factorise(latent_cov[i], f"latent_cov of datum {i}", CAVITY)

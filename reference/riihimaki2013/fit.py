@@ -1,7 +1,7 @@
 """Loops: the four variants of EP to their fixed points, their evidence, gradients and predictions."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,9 +168,9 @@ class Run:
 
     site_precision: Array  # (n, c, c)
     site_location: Array  # (n, c)
-    posterior: Posterior
     arrival: Arrival
     trace: list[float]
+    posterior: Posterior = field(init=False)  # after the first iteration
     converged: bool = False
     n_improper: int = 0
     iterations: int = 0
@@ -203,8 +203,7 @@ def outer_iterations(kind: Kind, K: Array, form: str, options: Options) -> Run:
         # fmt: on
 
     # fmt: off
-    start = np.zeros((n, c, c)), np.zeros((n, c)), Posterior(np.zeros(len(K)), K, 0.0)             # t̃_i = 1, q = p(f)
-    run = Run(*start, Arrival(options.tolerance), [])
+    run = Run(np.zeros((n, c, c)), np.zeros((n, c)), Arrival(options.tolerance), [])               # t̃_i = 1
     while run.iterations < limit and not run.converged and not run.arrival.stalled:
         visits = Visits(kind)                                                                      # 3.2 or 3.3
         run.site_precision, run.site_location, run.posterior = outer_schedule(                     # 3.1

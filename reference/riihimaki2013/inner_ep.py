@@ -228,7 +228,7 @@ def inner_ep(cavity_mean: Array, cavity_cov: Array, y_i: int, alpha: Array, beta
     # fmt: off
     alpha, beta = alpha.copy(), beta.copy()
     mean, cov = inner_posterior(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)                    # (8)
-    change, n_improper = np.inf, 0
+    n_improper = 0
     for _ in range(1 if one_sweep else LIMIT):
         change, skipped = 0.0, 0
         for j, b in enumerate(w.B_tilde.T):

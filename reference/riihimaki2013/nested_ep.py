@@ -187,19 +187,20 @@ class NestedIEP:
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """Inner EP on the diagonal cavity; its means and variances are matched."""
         y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
-        change = 0.0
         # fmt: off
         without = self.cavity(i, mean, cov)                                                   # 3.1
         if without is None:
             return None
         hat = inner_ep(without.mean, without.cov, y, alpha, beta, options=self.options)       # A, 3.2.3
-        if self.options.inner == "incremental":
-            w = augmented_tilted(without.mean, without.cov, y)                                # (7)
-            change = largest_change(w, alpha, beta, hat.alpha - alpha, hat.beta - beta)
         self.alpha[i], self.beta[i] = hat.alpha, hat.beta
         full = iep_site_update(hat.mean[:-1], hat.cov[:-1, :-1], without.mean, without.cov)   # 3.2.2
+        step = damped_diagonal(self, i, mean, cov, np.maximum(full.precision, 0.0), full.location)
+        if self.options.inner == "incremental":
+            w = augmented_tilted(without.mean, without.cov, y)                                # (7)
+            inner_change = largest_change(w, alpha, beta, hat.alpha - alpha, hat.beta - beta)
+            step = step._replace(change=max(step.change, inner_change))
+        return step
         # fmt: on
-        return damped_diagonal(self, i, mean, cov, np.maximum(full.precision, 0.0), full.location, change)
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Z_q̂ of appendix A on the diagonal cavity."""
@@ -215,9 +216,7 @@ class NestedIEP:
         return {"alpha_tilde": self.alpha, "beta_tilde": self.beta}
 
 
-def damped_diagonal(
-    kind: Any, i: int, mean: Array, cov: Array, precision: Array, location: Array, change: float = 0.0
-) -> Step:
+def damped_diagonal(kind: Any, i: int, mean: Array, cov: Array, precision: Array, location: Array) -> Step:
     """Move the diagonal site i of a kind towards precision (c,), location (c,) by its damping.
 
     Parameters
@@ -228,11 +227,12 @@ def damped_diagonal(
     cov : (c, c)              of its marginal
     precision : (c,)          of the full step
     location : (c,)           of the full step
-    change : float            a change to be counted too
     """
     d_precision, d_location = precision - kind.precision[i], location - kind.location[i]
-    for k, var in enumerate(np.diag(cov)):
-        change = max(change, change_of_site(float(d_precision[k]), float(d_location[k]), float(mean[k]), float(var)))
+    change = max(
+        change_of_site(float(p), float(v), float(m), float(var))
+        for p, v, m, var in zip(d_precision, d_location, mean, np.diag(cov), strict=True)
+    )
     kind.precision[i] += kind.damping * d_precision
     kind.location[i] += kind.damping * d_location
     return Step(Site(np.diag(kind.precision[i]), kind.location[i].copy()), change)

@@ -175,7 +175,7 @@ def class_blocks(pi: Array, K: Array) -> ClassBlocks:
     NotPositiveDefiniteError  if a block of A has no factor
     """
     n, c = pi.shape
-    B, log_det_a = np.zeros((c, n, n)), 0.0
+    B, log_det_a = np.empty((c, n, n)), 0.0
     for k in range(c):
         root = np.sqrt(pi[:, k])  # D^½
         block = K[k * n : (k + 1) * n, k * n : (k + 1) * n]

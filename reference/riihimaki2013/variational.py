@@ -123,8 +123,9 @@ def vb_posterior(
     """
     n, c = len(y), len(K) // len(y)
     m, b = np.zeros((n, c)), np.zeros(n * c)
-    residual, converged, iterations = np.inf, False, 0
-    least, since = np.inf, 0
+    residual = least = np.inf
+    iterations = since = 0
+    converged = False
     while iterations < max_iterations and since < (_FEW if least < _ROUNDING else _PATIENCE):
         swept, b_swept = vb_sweep(m, y, K)
         residual = float(np.max(np.abs(swept - m))) / max(1.0, float(np.max(np.abs(m))))

@@ -267,15 +267,14 @@ class DatumEP(OverPrior):
         if self.schedule == "parallel":
             return self._refine(new, posterior, K, batch)
         running = _Running(posterior, K.upsilon)
-        residual, n_improper = 0.0, 0
+        steps: list[Step] = []
         for i in batch:
             before = [part[i].copy() for part in new]
-            done = self._refine(new, running.posterior, K, np.array([i]))
-            residual, n_improper = max(residual, done.residual), n_improper + done.n_improper
+            steps.append(self._refine(new, running.posterior, K, np.array([i])))
             change = [part[i] - was for part, was in zip(new, before, strict=True)]
             for k in range(self.n_classes):
                 running.add(k, i, float(change[0][k]), float(change[1][k]))
-        return Step(new, residual, n_improper)
+        return Step(new, max(step.residual for step in steps), sum(step.n_improper for step in steps))
 
     def _refine(self, sites: DatumSites, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
         """Sites of a batch, moved where they are."""

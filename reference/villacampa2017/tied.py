@@ -93,16 +93,15 @@ class TiedEP(OverPrior):
         refined, _ = self.matched(self.cavities(sites, K), y, here)
         target = sep_tied_factor(refined, y, here.upsilon)
         shares = factor_counts(self.y[batch], self.n_classes, self.count) / self.counts
-        residual, new = 0.0, []
+        sizes, new = [], []
         for k, old in enumerate(sites):
             d_precision = target[k].precision - shares[k] * old.precision
             d_shift = target[k].shift - shares[k] * old.shift
             moved = posterior.cov[k] @ d_precision
             left = d_shift - d_precision @ posterior.mean[k]
-            size = float(np.sum(moved * moved.T)), float(left @ posterior.cov[k] @ left)
-            residual = max(residual, *(np.sqrt(max(part, 0.0)) for part in size))  # below zero by rounding only
+            sizes += [float(np.sum(moved * moved.T)), float(left @ posterior.cov[k] @ left)]
             new.append(sep_batch_update(old, target[k], float(shares[k]), self.damping))
-        return Step(new, float(residual), 0)
+        return Step(new, float(np.sqrt(max(0.0, *sizes))), 0)  # all below zero by rounding only
 
     @equation("villacampa2017", "u43-sep-log-evidence")
     def value(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Value:

@@ -120,7 +120,6 @@ def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learne
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
     theta, rule = natural_parameters(q), learned.rule(prior, options.rate)
     values: list[float] = []
-    residual = np.inf
     for t, rows in enumerate(plan):
         direction = data.at(q, K, rows).direction
         residual, _ = step_length(direction, q)

@@ -100,17 +100,16 @@ class PEP(NamedTuple):
         ------
         NotPositiveDefiniteError      if no step leaves a distribution
         """
-        damping = self.damping
-        for halving in range(_HALVINGS + 1):
+        sweep = _printed_sweep if self.form == "printed" else _projected_sweep
+        halvings = 0
+        while True:
             try:
-                sweep = _printed_sweep if self.form == "printed" else _projected_sweep
-                swept = sweep(sites, posterior, K, self, damping, batch)
-                return swept._replace(n_improper=swept.n_improper + halving)
+                swept = sweep(sites, posterior, K, self, self.damping * 0.5**halvings, batch)
+                return swept._replace(n_improper=swept.n_improper + halvings)
             except NotPositiveDefiniteError:
-                if halving == _HALVINGS:
+                if halvings == _HALVINGS:
                     raise
-            damping *= 0.5
-        raise AssertionError
+            halvings += 1
 
     def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
         """log Z_q from sites, q and K, and (1/α) log Z_i (n,): (8) as printed, or (A.26) with (A.27) contracted.

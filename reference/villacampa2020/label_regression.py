@@ -20,7 +20,7 @@ from reference.common._classes import (
     search,
 )
 from reference.common._learning import FIELDS, Derivative
-from reference.common._neighbours import neighbours
+from reference.common._neighbours import Answer, largest_change, neighbours
 from reference.common._steps import Learned
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
@@ -245,23 +245,17 @@ def regression_rounding(X: Array, y: Labels, prior: Prior) -> float:
     if bound <= CERTAIN:
         return bound
 
-    def answers(there: Prior) -> list[Array]:
+    def answers(there: Prior) -> dict[str, Answer]:
         K = prior_matrices(X, there)
         q = posterior_moments(*regression_coefficients(y, K.cond_var), K.upsilon, K.K_ZZ)
-        return [np.array(regression_log_evidence(y, K)), *q, *latent_marginal(q, K.upsilon, K.cond_var)]
+        parts = regression_log_evidence(y, K), *q, *latent_marginal(q, K.upsilon, K.cond_var)
+        return {f"part {k}": Answer(part) for k, part in enumerate(parts)}
 
-    here, worst = answers(prior), 0.0
-    for neighbour in neighbours(prior, _NEIGHBOURS):
-        try:
-            there = answers(neighbour)
-        except (ValueError, NotPositiveDefiniteError):
-            return float("inf")
-        for a, b in zip(there, here, strict=True):
-            largest = float(np.max(np.abs(b)))
-            if largest == 0.0 and np.any(a != b):
-                return float("inf")
-            worst = max(worst, float(np.max(np.abs(a - b))) / largest if largest > 0.0 else 0.0)
-    return worst
+    here = answers(prior)
+    try:
+        return max(largest_change(here, answers(each))[0] for each in neighbours(prior, _NEIGHBOURS))
+    except (ValueError, NotPositiveDefiniteError):
+        return float("inf")
 
 
 def _fit(

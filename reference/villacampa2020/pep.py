@@ -185,7 +185,7 @@ def pep_update(tilted: TiltedDistribution, new: Gaussians, alpha: float) -> Fact
     ------
     NotPositiveDefiniteError  if one of the two is no distribution
     """
-    c1, c2 = np.zeros(len(new.mean)), np.zeros(len(new.mean))
+    c1, c2 = np.empty(len(new.mean)), np.empty(len(new.mean))
     log_scale = tilted.log_norm
     for k, (u, m, V) in enumerate(zip(tilted.upsilon, *tilted.cavity, strict=True)):
         g, by_var = float(tilted.d_mean[k]), float(tilted.d_var[k])

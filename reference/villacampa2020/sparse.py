@@ -74,11 +74,11 @@ def conditional_variances(k_xx: Array, K_XZ: Array, upsilon: Array) -> Array:
     NotPositiveDefiniteError  if rounding, which grows with the condition of K_k, leaves less than -1e-6 κ
     """
     rest = k_xx - np.sum(K_XZ * upsilon, axis=-1)
-    share = np.min(rest / k_xx, initial=0.0)
-    if share < -_ROUNDING:
+    share = rest / k_xx
+    if np.any(share < -_ROUNDING):
         raise NotPositiveDefiniteError(
-            f"K_ZZ: found variances of f given f̄ down to {share:.3g} of the prior's, expected >= 0 but for rounding; "
-            f"{REMEDY}"
+            f"K_ZZ: found variances of f given f̄ down to {np.min(share):.3g} of the prior's, expected >= 0 but for "
+            f"rounding; {REMEDY}"
         )
     return np.maximum(rest, 0.0)
 

@@ -111,10 +111,10 @@ def kmeanspp_inducing_points(rng: np.random.Generator, X: Array, n_inducing: int
                 f"n_inducing: found {n_inducing}, expected at most {len(Z)}, the number of distinct rows of X"
             )
         Z = np.vstack([Z, X[rng.choice(len(X), p=nearest / total)]])
-    owner = np.full(len(X), -1)
+    owner = None
     for _ in range(max_iterations):
         closest = np.argmin(_squared_distances(X, Z), axis=1)
-        if np.array_equal(closest, owner):
+        if owner is not None and np.array_equal(closest, owner):
             break
         owner = closest
         # a centre that lost all its rows stays where it is

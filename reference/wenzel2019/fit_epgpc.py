@@ -243,14 +243,13 @@ def fit_epgpc_batches(
     sites = Sites(np.zeros(len(given.X)), np.zeros(len(given.X)))
     adam = Adam(given.hyper, learned, options.learning_rate)
     values: list[float] = []
-    n_improper, steps, residual = 0, 0, 0.0
-    for batch in plan:
+    n_improper = 0
+    for step, batch in enumerate(plan, 1):
         before = sites
         for rows in [batch] if options.parallel else batch[:, None]:
             q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
             sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, options.damping)
             n_improper += skipped
-        steps += 1
         residual = max(change(new, old) for new, old in zip(sites, before, strict=True))
         once = np.unique(batch)
         if options.trace:
@@ -260,5 +259,5 @@ def fit_epgpc_batches(
             hyper, K = adam.ascend(given.X, given.hyper, gradients)
             given = given._replace(hyper=hyper)
         if options.callback is not None:
-            options.callback(EPState(steps, values[-1] if values else None, residual, sites, given.hyper))
-    return _finished(given, K, sites, values, residual, False, n_improper, steps)
+            options.callback(EPState(step, values[-1] if values else None, residual, sites, given.hyper))
+    return _finished(given, K, sites, values, residual, False, n_improper, len(plan))

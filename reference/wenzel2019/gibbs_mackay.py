@@ -94,4 +94,4 @@ def bounds_equal(latent_values: Array, c: Array, y_sign: Array) -> BoundPair:
     """
     f, theta = latent_values, pg_mean(1.0, c)
     augmented = -np.log(2.0) + 0.5 * y_sign * f - 0.5 * theta * f**2 + 0.5 * c**2 * theta - log_cosh(0.5 * c)
-    return BoundPair(augmented, gibbs_mackay_bound(y_sign * f, c))
+    return BoundPair(augmented=augmented, gibbs_mackay=gibbs_mackay_bound(y_sign * f, c))

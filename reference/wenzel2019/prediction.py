@@ -92,7 +92,7 @@ def predict_probability(latent_mean: Array, latent_var: Array) -> Probability:
         raise ValueError(f"latent_var: found {np.min(variances):.6g}, expected finite values >= 0")
     hits = [gaussian_integral(log_sigmoid_scalar, sigmoid_minus, m, v) for m, v in zip(means, variances, strict=True)]
     masses = [gaussian_integral(_zero, _zero, m, v) for m, v in zip(means, variances, strict=True)]
-    error = np.array([max(hit.error, mass.error) for hit, mass in zip(hits, masses, strict=True)])
+    error = np.maximum([hit.error for hit in hits], [mass.error for mass in masses])
     # σ < 1: where the integral comes out above 1 it does so within its error
     probability = np.array([min(hit.value, 1.0) for hit in hits])
     return Probability(probability, np.array([mass.value for mass in masses]), error)

@@ -46,6 +46,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = [name for name, value in units.items() if not np.array_equal(told[f"gradient by {name}"].value, value)]
     wrong += [name for name in units if told[f"gradient by {name}"][1:] != (3.0, 10.0)]
     yield flaws(bool(wrong), f"derivatives times the units of their parameters {wrong}", "reference", "definition")
+    floors = [
+        _neighbours.gradient_answers(given, prior, value)["gradient by Z"].floor for value in (0.0, -1.5e-6, 3e-6)
+    ]
+    gap = float(np.abs(np.array(floors) / np.array([1e-8, 1.5e-8, 3e-8]) - 1.0).max())
+    yield Compared(gap, 1e-9, "1 % of log Z, and of a millionth at least", "reference", "definition")
 
     singular = [np.diag([1.0, 1e-9])]  # a condition of 1e9: 100 eps of it are claimed
     for shares in ((0.5, 3.0), (3.0, 0.5), (0.5, 0.5), (0.0, 3.0)):
@@ -63,6 +68,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield flaws(
             not right, f"changes of {shares} of what is left open: {doubt or 'no doubt'}", "reference", "sentences"
         )
+
+    lost = iter((4.0, np.nan, 4.0))
+    doubt = _neighbours.rounding_doubt(
+        lambda _: {"the answer": _neighbours.Answer(np.array([next(lost)]))}, _Prior(1.0, np.ones(1)), singular
+    )
+    yield flaws("the answer by nan" not in doubt, f"one that the first neighbour loses: {doubt}", "reference",
+                "sentences")  # fmt: skip
 
     for beside, there in ((True, 2.0), (False, 2.0), (True, 1.0)):
         doubled = iter((1.0, there, there))

@@ -54,7 +54,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from reference.common.quadrature import gaussian_expectation, gaussian_integral
+    from reference.common.quadrature import QuadratureError, gaussian_expectation, gaussian_integral
 
     def log_function(f: float) -> float:
         return float(log_expit(f))
@@ -69,7 +69,23 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield _near(result.value, near.value, 1e-13, "and next to no variance", "reference")
         spread = gaussian_expectation(log_function, mean, 0.0)
         yield _near(spread.value, log_function(mean), 1e-14, "its logarithm at a point", "reference")
-        yield Compared(result.error + spread.error, 0.0, "no rule, no error", "reference", "definition", "stated error")
+        yield Compared(abs(result.error) + abs(spread.error), 0.0, "no rule, no error", "reference", "definition",
+                       "stated error")  # fmt: skip
+        errors = [gaussian_integral(log_function, derivative, mean, 2.0).error]
+        errors.append(gaussian_expectation(log_function, mean, 2.0).error)
+        wrong = not all(0.0 < error < 1e-11 for error in errors)
+        yield Compared(float(wrong), 0.0, f"a rule states errors: {errors}", "reference", "definition", "errors")
+    # steps that no panel knows of: the stated error is too large for a user
+    refused = 0
+    for integral in (
+        lambda: gaussian_integral(lambda f: math.floor(7.3 * f) / 7.3, lambda f: 1.0, 0.3, 2.0),
+        lambda: gaussian_expectation(lambda f: math.floor(7.3 * f), 0.3, 2.0),
+    ):
+        try:
+            integral()
+        except QuadratureError:
+            refused += 1
+    yield Compared(2.0 - refused, 0.0, "functions with steps", "reference", "definition", "integrals not refused")
 
 
 @check(

@@ -97,11 +97,41 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             value = method.value(sites, q, case.K)
             yield flaws(value.log_evidence is not None, f"{schedule}, {name}: an improper cavity has no evidence",
                          "reference", "evidences")  # fmt: skip
+            none = value.log_norm == 0.0
+            wanted = np.eye(3, dtype=bool)[case.y]
+            wanted[0, 2] = True
+            yield flaws(int((none != wanted).sum()), f"{schedule}, {name}: log Z is zero there and for labels alone",
+                         "reference", "normalisers")  # fmt: skip
             yield flaws(method.pulls(sites, q, case.K, np.ones(len(case.y)), False) is not None,
                          f"{schedule}, {name}: nor a gradient", "reference", "gradients")  # fmt: skip
         gap = _apart(steps[0].sites, steps[1].sites)
         yield Compared(gap, 1e-9, f"{schedule}: one sweep, contracted and as printed, of matrices 4 x 4", "reference",
                        "reference, as printed")  # fmt: skip
+
+
+def _without_normaliser(case: _Pairwise) -> dict[str, list[int]]:
+    """Data of which some factor has log Z = 0, by method; the prior is q."""
+    from reference.common._classes import Prior
+    from reference.villacampa2017.gfitc import refine_sites
+    from reference.villacampa2017.posterior import Coefficients, Gaussians
+    from reference.villacampa2020.hyper import prior_matrices
+    from reference.villacampa2020.pep import pep_refine_factors
+    from reference.villacampa2020.posterior import Coefficients as Powers
+
+    zero = np.zeros_like(case.label)
+    strong = np.zeros_like(case.label)
+    strong[0, 2] = 1.5 * case.strength
+    sites = Coefficients(zero, zero, strong, zero)
+    latent_var = np.full_like(zero, 1.0 / case.strength)
+    found = refine_sites(sites, zero + 0.1 * np.arange(3), latent_var, case.y)
+    own = np.eye(3, dtype=bool)[case.y]
+    results = {"gfitc": np.flatnonzero(((found.log_norm == 0.0) & ~own).any(axis=1)).tolist()}
+    problem = _twins("threshold")
+    prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, np.asarray(problem.Z))
+    q, K = Gaussians(np.zeros(case.K.K_ZZ.shape[:2]), case.K.K_ZZ), prior_matrices(problem.X, prior)
+    refined = pep_refine_factors(Powers(strong, zero), q, case.y, K, 0.1, 0.8)
+    results["pep"] = np.flatnonzero(refined.log_norm == 0.0).tolist()
+    return results
 
 
 @check(
@@ -128,6 +158,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                      "sites moved otherwise")  # fmt: skip
     value = method.value(sites, q, case.K)
     yield flaws(value.log_evidence is not None, "an improper cavity has no evidence", "reference", "evidences")
+    lost = np.flatnonzero(value.log_norm == 0.0).tolist()
+    yield flaws(lost != [0], f"log Z is zero for the first datum alone: {lost}", "reference", "normalisers")
+    others = _without_normaliser(case)
+    yield flaws(others != {"gfitc": [0], "pep": [0]}, f"for others too: {others}", "reference", "normalisers")
     yield flaws(method.pulls(sites, q, case.K, np.ones(len(case.y)), False) is not None, "nor a gradient",
                  "reference", "gradients")  # fmt: skip
     latents = method.latents(sites, q, case.K)
@@ -140,7 +174,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "identity/epgpc/improper_sites",
     paper="wenzel2019",
-    question="Do sites in order pass one by that has no cavity, and go on from the q that it left?",
+    question="Do sites stay that have no cavity, counted, in order and at once, and do the others move as without?",
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -172,6 +206,24 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     gap = _apart((passed.precision[2:], passed.shift[2:], *passed.sums), (plain.precision[2:], plain.shift[2:],
                                                                          *plain.sums))  # fmt: skip
     yield Compared(gap, 1e-12, "the same two sites refreshed without it", "fast", "fast, without that site")
+
+    from reference.wenzel2019 import _prior, epgpc, fit_epgpc
+
+    given = _prior.checked(asked.X, asked.y_sign, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter,
+                           asked.Z[0])  # fmt: skip
+    K = _prior.matrices(given.X, given.hyper)
+    reach = np.einsum("im,mp,ip->i", K.upsilon, K.K_ZZ, K.upsilon)  # variances of κu under the prior
+    for strong in ([], [3], [0, 3, 6]):
+        precision, shift = np.full(asked.n, 0.1), np.full(asked.n, 0.3)
+        precision[strong] = 1.2 / reach[strong]
+        precision[5] = 0.8 / reach[5]
+        # q is the prior, and knows of no site
+        q = epgpc.Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
+        sites = fit_epgpc.Sites(precision, shift)
+        new, count = fit_epgpc._refreshed(q, sites, np.arange(asked.n), given.y_sign, K, 0.7)
+        stay = [k for k in range(asked.n) if new.precision[k] == precision[k] and new.shift[k] == shift[k]]
+        yield flaws(count != len(strong) or stay != strong, f"sites {strong} of eight are stronger than q: {count} are "
+                    f"counted, {stay} stay", "reference", "improper cavities miscounted")  # fmt: skip
 
 
 @check(
@@ -214,6 +266,20 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         left_out = [i for i, _, _ in asked] != list(range(n))
         yield Compared(np.inf if left_out else max(gaps), 1e-10, f"{schedule}: marginals from all sites so far, by (4)",
                        "reference", "definition")  # fmt: skip
+
+    # classes that are independent: one of three without a cavity is enough, and a site as strong as the marginal too
+    from reference.riihimaki2013.nested_ep import scalar_cavities
+
+    mean, spread = np.array([0.3, -0.2, 0.5]), np.array([1.5, 0.8, 2.2])
+    for shares in ((0.4, 0.2, -0.5), (1.2, 0.2, 0.3), (0.2, 1.0, 0.1), (0.1, 0.3, 1.7), (2.0, 2.0, 2.0)):
+        site, pull = np.array(shares) / spread, np.array([0.1, 0.4, -0.3])
+        found = scalar_cavities(mean, np.diag(spread) + 0.1 * (1.0 - np.eye(3)), site, pull)
+        without: tuple[Array, ...] = ()
+        if max(shares) < 1.0:
+            left = 1.0 / (1.0 / spread - site)
+            without = left * (mean / spread - pull), np.diag(left)
+        wrong = (found is None) == bool(without) or (found is not None and _apart(found, without) > 1e-12)
+        yield flaws(wrong, f"sites with {shares} of the marginal's precisions", "reference", "cavities")
 
     # an evidence needs every cavity, and every normaliser
     posterior = ep_posterior(K, precision, location)

@@ -186,6 +186,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = abs(distance(small) / (small[-1] * rho / (1.0 - rho)) - 1.0)
     yield Compared(gap, 1e-9, "residuals about 1e-12: those above tell the factor", "reference", "definition")
 
+    # an extrapolation is kept where the next residual is smaller, with no more improper cavities than before
+    for residual, improper, kept in ((0.5, 3, True), (0.5, 0, True), (0.5, 4, False), (2.0, 3, False), (2.0, 0, False)):
+        sweeps = Sweeps(1.0, 0.0)
+        for k in range(60):
+            sites = (np.array([0.99**k]),)
+            sweeps.see(sites, 0.01 * 0.99**k, 3)
+            leap = sweeps.propose(sites)
+            if leap is not None:
+                break
+        back = sweeps.see((np.array([0.0]),), 0.01 * residual * 0.99**k, improper)
+        told = f"residuals times {residual:g}, {improper} improper cavities after three: kept {kept}"
+        yield flaws(leap is None or (back is None) != kept, told, "reference", "extrapolations")
+
     def cycles(count: int) -> float:
         """Distance over residual after 50 sweeps that shrink by 0.97, and cycles of 13 that shrink by 0.9."""
         sweeps, at, made = Sweeps(1.0, 0.0), np.array([1.0]), 0
@@ -220,6 +233,7 @@ class _Prior(NamedTuple):
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.common._neighbours import Answer, claimed, pushed, rounding_doubt
+    from reference.villacampa2020.sparse import conditional_variances
 
     def matrix(condition: float) -> list[Array]:
         return [np.eye(2), np.diag([1.0, 1.0 / condition])]
@@ -254,12 +268,28 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(bool(wrong), f"up to 16 units in the last place, to either side: {units.tolist()}", "reference",
                  "neighbours")  # fmt: skip
     mean, K = np.random.default_rng(2).standard_normal((2, 3)), _covariances()
-    means, _ = pushed(mean, K)
+    # variances given inducing values: below zero by less than a millionth of the prior's they are zero
+    for prior_var in (1e-3, 1.0, 1e4):
+        below = [
+            _taken(conditional_variances, np.full((1, 2), prior_var), np.ones((1, 2, 1)), prior_var * explained)
+            for explained in (np.array([[[0.5], [1.0 + share]]]) for share in (0.5e-6, 2e-6))
+        ]
+        yield flaws(below != [True, False], f"a prior variance of {prior_var:g}, less by 0.5e-6 and 2e-6: {below}",
+                    "reference", "refusals")  # fmt: skip
+    means, covs = pushed(mean, K)
     white = np.array([np.linalg.solve(np.linalg.cholesky(K[k]), means[k] - mean[k]) for k in range(2)])
     gap = float(np.abs(np.abs(white) / 1e-5 - 1.0).max())
     # differences of 1e-5 of numbers of order one in float64
     yield Compared(gap, 1e-9, "a start beside the optimum: 1e-5 of a deviation in every direction", "reference",
                    "definition")  # fmt: skip
+    roots = [np.linalg.inv(np.linalg.cholesky(each)) for each in K]
+    turned = np.array([root @ (new - old) @ root.T / 1e-5 for root, new, old in zip(roots, covs, K, strict=True)])
+    variances, sizes = np.abs(np.einsum("kii->ki", turned)), np.abs(np.linalg.eigvalsh(turned))
+    # a symmetric matrix of random signs over the root of their number: sizes about one, in two directions at least
+    wrong = np.abs(turned - turned.transpose(0, 2, 1)).max() > 1e-9 or variances.min() < 0.55 or sizes.max() > 2.0
+    wrong |= bool(np.sort(sizes, axis=1)[:, 1].min() < 0.1)
+    yield flaws(bool(wrong), f"and every variance by as much, over the root of three: {variances.round(3).tolist()}",
+                "reference", "definition")  # fmt: skip
 
 
 # -- what is refused, and when sweeps end ----------------------------------------------------------------------------
@@ -276,7 +306,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.common._forms import chosen_form
     from reference.izmailov2016 import model
     from reference.riihimaki2013 import _truncated
-    from reference.villacampa2017.printed import sep_form
+    from reference.villacampa2017.printed import ep_form, sep_form
     from reference.villacampa2020.forms import form_of
 
     taken = [_taken(_product.check_nodes, *given) for given in ((900, 2), (1200, 2), (95, 3), (110, 3))]
@@ -328,8 +358,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         *(chosen_form(None, lost=lost) for lost in (0.8e4, 1.5e4)),
         *(form_of(None, n, K, 1.0, False) for n, K in ((4, small), (5000, large))),
         *(sep_form(None, n, 3) for n in (3, 5000)),
-    ]
-    yield flaws(forms != ["printed", "projected"] * 4, f"by seconds, digits and size: {forms}", "reference", "forms")
+        # 0.0036 seconds a datum, class and inducing point: 0.43, and twice that
+        *(form_of(None, 30, np.stack([np.eye(m)] * C), 1.0, False) for C, m in ((2, 2), (4, 2), (2, 2), (2, 4))),
+        # conditions of 1e3 and 1e4, times data over α, against 1e4
+        *(form_of(None, n, np.stack([np.eye(2), np.diag([1.0, least])]), alpha, False)
+          for n, least, alpha in ((5, 1e-3, 1.0), (5, 1e-4, 1.0), (5, 1e-3, 0.8), (5, 1e-3, 0.3), (5, 1e-3, 0.0),
+                                  (15, 1e-3, 0.0))),
+        # 0.019 seconds a factor: 12 data of 3 classes are 24 factors, 3 data of 12 are 33
+        *(sep_form(None, *size) for size in ((12, 3), (3, 12))),
+        *(ep_form(None, "pairwise", *size) for size in ((12, 3), (3, 12))),
+    ]  # fmt: skip
+    yield flaws(forms != ["printed", "projected"] * 11, f"by seconds, digits and size: {forms}", "reference", "forms")
 
 
 @check(

@@ -267,6 +267,8 @@ def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
             cavity.Cavity(np.asarray(np.linalg.solve(*part)), np.asarray(np.linalg.inv(part.precision)))
             for part in left
         ]
+        printed_g = [evidence.gaussian_log_normaliser(*part) for part in moments]
+        yield held(f"(59) of ({i}, {k})", printed_g, [g(*part) for part in moments], "minus the log density at 0")
         before, after = sum(g(*part) for part in moments), sum(g(q.mean[j], q.cov[j]) for j in (y, k))
         log_z = float(log_norm[i, k])
         expected[i, k] = log_z + before - after

@@ -325,6 +325,8 @@ def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
     natural = updates.to_natural(mu, Sigma)
     yield held("4.3, eta_1", natural.eta_1, linear, "kappa' y/2 at the fixed point")
     yield held("4.3, eta_2", natural.eta_2, -0.5 * precision, "-(K^-1 + kappa' Theta kappa)/2 at the fixed point")
+    yield held("A.4, eta_1", updates.update_eta1(kappa, y), linear, "kappa' y/2")
+    yield held("(18)", updates.update_eta2(theta, kappa, inverse), -0.5 * precision, "dense")
     yield held("A.4, mu", updates.update_mu(theta, kappa, y, inverse), mu, "the mean that fast found")
     still = updates.natural_gradient(natural.eta_1, natural.eta_2, theta, kappa, y, inverse)
     floor = float(np.abs(precision).max())

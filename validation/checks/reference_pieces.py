@@ -181,6 +181,61 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                 yield flaws(wrong, f"{name}: what it states of {steps} steps", "reference", "statements")
 
 
+@check(
+    "identity/laplace/no_step_falls",
+    paper="riihimaki2013",
+    question="Is a step that is too long halved until log p(y, f) does not fall, by however little it would?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import laplace_binary as binary
+    from reference.riihimaki2013 import laplace as several
+    from reference.villacampa2020 import laplace_sparse as sparse
+
+    rng = np.random.default_rng(19)
+    n, C = 7, 3
+    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    X = rng.standard_normal((n, 1))
+    K: Any = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(n)
+    blocks: Any = np.kron(np.diag([1.0, 0.7, 1.6]), K)
+    newton, target, weight = several.laplace_newton_step, binary.laplace_newton, sparse.laplace_weight
+    for length in (2.05, 2.3, 3.0):  # of a Newton step; twice the step of a parabola is where it has its height again
+
+        def from_f(f: Array, K: Array, y: Any, length: float = length) -> Array:
+            # a step is made in a = K⁻¹f, from W times its length in f
+            _, slope, W = _softmax_terms(f, y, n, C)
+            past = (length - 1.0) * (slope - np.linalg.solve(K, f))
+            return np.asarray(f + length * (newton(f, K, y) - f) - np.linalg.pinv(W) @ past)
+
+        def from_a(f: Array, K: Array, at: Any, length: float = length) -> Array:
+            a = np.linalg.solve(K, f)
+            return np.asarray(a + length * (target(f, K, at) - a))
+
+        def weighted(f: Array, K: Array, length: float = length) -> Any:
+            W, log_det = weight(f, K)
+            return length * W - (length - 1.0) * np.linalg.inv(K), log_det
+
+        with (
+            mock.patch.object(several, "laplace_newton_step", from_f),
+            mock.patch.object(binary, "laplace_newton", from_a),
+            mock.patch.object(sparse, "laplace_weight", weighted),
+        ):
+            for name, prior, ends, terms in (
+                ("laplace", blocks, [several._laplace_mode(blocks, y, 1e-14, k).mode for k in range(8)],
+                 lambda f: _softmax_terms(f, y, n, C)[0]),
+                ("laplace-sparse", blocks,
+                 [sparse.laplace_mode(blocks, y, C, 1e-14, k).latent_values.T.ravel() for k in range(8)],
+                 lambda f: _softmax_terms(f, y, n, C)[0]),
+                ("laplace-binary", K, [binary.laplace_mode(K, signs, "logit", 1e-14, k).f for k in range(8)],
+                 lambda f: _signed_terms(f, signs)[0]),
+            ):  # fmt: skip
+                heights = [float(terms(f) - 0.5 * f @ np.linalg.solve(prior, f)) for f in ends]
+                fall = max(0.0, *(-np.diff(heights)))
+                why = f"{name}, steps {length:g} times too long: {heights[0]:.4f} to {heights[-1]:.4f}"
+                yield Compared(fall, 1e-9, why, "reference", "definition", "nat")
+                yield flaws(not heights[1] > heights[0], f"{name}: the first step rises", "reference", "steps")
+
+
 # -- derivatives ----------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +246,7 @@ def kernel(A: Array, B: Array, variance: float, lengthscales: Array) -> Array:
 @check(
     "derivative/x-gpc/each_parameter",
     paper="wenzel2019",
-    question="Is what each parameter of the prior moves the difference of its matrices, and zero in the full model?",
+    question="Is what each parameter of the prior moves the difference of its matrices, a full one's noise with it?",
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
@@ -220,14 +275,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     new[at] += sign * step
                     there = hyper._replace(**{field: new})  # type: ignore[arg-type]
                     points = asked.X if there.Z is None else there.Z
-                    K = kernel(points, points, float(there.variance), there.lengthscales)
+                    K, cross = (kernel(A, points, float(there.variance), there.lengthscales) for A in (points, asked.X))
                     if there.Z is None:
-                        # the noise stands on the diagonal of K_XX; what else is made of it is nobody's matter here
-                        zero = np.zeros((asked.n, asked.n))
-                        ends.append((K + float(there.noise) * np.eye(asked.n), zero, np.zeros(asked.n)))
-                    else:
-                        cross = kernel(asked.X, points, float(there.variance), there.lengthscales)
-                        ends.append((K, cross, np.full(asked.n, float(there.variance + there.noise))))
+                        K = K + float(there.noise) * np.eye(asked.n)
+                    ends.append((K, cross, np.full(asked.n, float(there.variance + there.noise))))
                 found = told[int(np.asarray(order[field])[at])]
                 for mine, high, low in zip(found, *ends, strict=True):
                     worst = max(worst, float(np.abs(mine - (high - low) / (2.0 * step)).max()))
@@ -442,6 +493,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((what, largest_change(answers(here), answers(there)), wanted))
     lost = largest_change(answers({"a": ([1.0],), "b": ([1.0],)}), answers({"a": ([np.nan],), "b": ([1.0],)}))
     rows.append(("a number that is lost counts as the largest", (bool(np.isnan(lost[0])), lost[1]), (True, "a")))
+    lost = largest_change(answers({"a": ([1.0],), "b": ([1.0],)}), answers({"a": ([np.nan],), "b": ([1.5],)}))
+    rows.append(("also before one that moves", (bool(np.isnan(lost[0])), lost[1]), (True, "a")))
     yield as_documented(rows, "reference", "changes")
 
 

@@ -447,14 +447,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for what, norm, spread, taken in (
             ("as it is", 1.0, 1.0, True), ("no mass", 0.0, 1.0, False), ("mass below zero", -1.0, 1.0, False),
             ("variances below zero", 1.0, -1.0, False), ("a point", 1.0, 0.0, False),
-            ("wider than the cavity", 1.0, 30.0, False),
+            ("wider than the cavity", 1.0, 30.0, False), ("one variance below zero", 1.0, (1.0, -1.0, 1.0), False),
+            ("one wider than the cavity", 1.0, (1.0, 30.0, 1.0), False), ("one a point", 1.0, (1.0, 0.0, 1.0), False),
         ):  # fmt: skip
             run = kind(np.array([2, 0]), 3, options_of(method)(**options))
             before = {key: value.copy() for key, value in vars(run).items() if isinstance(value, np.ndarray)}
 
-            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: float = spread) -> Tilted:
+            def changed(*given: Any, healthy: Any = healthy, norm: float = norm, spread: Any = spread) -> Tilted:
                 hat = healthy(*given)
-                return hat._replace(norm=norm * hat.norm, cov=spread * hat.cov)
+                if isinstance(spread, tuple) and hat.cov.ndim == 2:  # of two differences, without their covariance
+                    return hat._replace(cov=np.diag(np.diag(hat.cov) * spread[:2]))
+                return hat._replace(norm=norm * hat.norm, cov=np.array(spread) * hat.cov)
 
             with mock.patch.object(place, name, changed):
                 step = run.visit(1, mean, cov)
@@ -602,6 +605,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     with mock.patch.object(_ascent, "maximise", return_value=SimpleNamespace(where=np.zeros(2 * (3 + 6)))) as search:
         _ascent.quasi_newton(objective, K, Gaussians(np.zeros((2, 3)), K), 17, lambda *_: None)
     rows.append(("iterations of L-BFGS", search.call_args.args[2].iterations, 17))
+    # mixed steps that leave residuals of 1.0, then of these: L-BFGS is asked again where one is below half the last
+    for left, searches in (([0.7], 1), ([0.4, 0.3], 2), ([0.4, 0.1, 0.06], 3), ([0.4, 1e-6], 2)):
+        places = [(top, SimpleNamespace(direction=each)) for each in (1.0, *left)]
+        with (
+            mock.patch.object(_ascent, "mixed_steps", side_effect=places),
+            mock.patch.object(_ascent, "step_length", lambda residual, _: (residual, 3.0 / max(residual, 0.1))),
+            mock.patch.object(_ascent, "quasi_newton", return_value=top) as searched,
+        ):
+            end = _ascent.ascend(objective, K, top, _ascent.Goal(1e-5, 50), lambda *_: None)
+        rows.append((f"residuals 1.0, {left}: searches, converged", (searched.call_count, end.converged),
+                     (searches, left[-1] < 1e-5)))  # fmt: skip
     # at a place where nothing pulls any more, and far from any prior
     still = SimpleNamespace(value=0.0, direction=Natural(np.zeros((2, 3, 3)), np.zeros((2, 3))))
     for size, shift, gone in ((1.0, 0.0, ""), (2e6, 0.0, "none: the variance of class 0"),

@@ -127,6 +127,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield _near(used(_Script(list(range(200))), moves), [1.0] * len(moves), "a bound that rises", "reference")
     falling = _Script([0.0, -1.0, -1.0, 0.0])
     yield _near(used(falling, [1.0, 0.1, 0.01]), [0.25, 0.5, 1.0], "halved twice, and doubled again", "reference")
+    # a move of half a step stands for twice itself: it has grown though less of it was taken
+    rates = used(lambda *_: -3.0, [1.0, 2.0, 1.5, 0.5])
+    yield _near(rates, [1.0, 1.0, 0.5, 0.25], "moves that grow as if they had been whole", "reference")
     # it is looked at once before a step and twice after; what counts is a millionth of 1 + its size
     for size, rate in ((1.6e-6, 1.0), (1.4e-6, 0.5)):
         looks = _Script([2.0 + size * k for k in range(20)])

@@ -232,6 +232,38 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield Compared(size, 1e-8, f"{method}: by symmetry the mean is zero", implementation, "symmetry",
                            "prior deviations")  # fmt: skip
 
+    from reference.izmailov2016 import _prior
+    from reference.izmailov2016.algorithm1 import Variational, largest_move
+
+    K = _prior.matrices(asked.X, _prior.Prior(1.7, asked.lengthscales[0], 0.2, 2e-3, asked.Z[0]))
+    # of labels that all pull one way each adds at most a half of its row to the mean
+    pulled = 0.5 * np.abs(K.K_ZZ @ np.linalg.solve(K.K_ZZ, K.K_XZ.T)).sum(axis=1).max()
+    unit = np.array([1.0, -0.4, 0.2, 0.0])
+    for size, wanted in ((1e-4, 0.5e-2), (0.009, 0.45), (0.02, 0.5), (3.0, 0.5)):
+        new, old = (Variational(share * size * pulled * unit, K.K_ZZ, np.zeros(8)) for share in (1.0, 0.5))
+        yield Compared(abs(largest_move(new, old, K) / wanted - 1.0), 1e-9,
+                       f"a mean of {size:g} of the largest pull, halved before: relative to 1 % of that at least",
+                       "reference", "definition")  # fmt: skip
+
+    from reference.wenzel2019 import _prior as augmented
+    from reference.wenzel2019 import fit as xgpc
+    from reference.wenzel2019 import fit_svgpc as svgpc
+
+    hyper = augmented.check_hyper(1.7, asked.lengthscales[0], 0.2, 2e-3, asked.Z[0], 2)
+    K_mm, _, kappa, _ = augmented.matrices(asked.X, hyper)
+    for size, wanted in ((1e-4, 0.5e-2), (0.009, 0.45), (0.02, 0.5)):
+        now, before = ((share * size * pulled * unit, K_mm, np.ones(8)) for share in (1.0, 0.5))
+        yield Compared(abs(xgpc._moved(now, before, kappa) / wanted - 1.0), 1e-9, f"x-gpc: a mean of {size:g}",
+                       "reference", "definition")  # fmt: skip
+    y = np.where(asked.y == 1, 1.0, -1.0)
+    with mock.patch.object(svgpc, "change", side_effect=svgpc.change) as compared:
+        end = svgpc._ascend(augmented.Inputs(asked.X, y, hyper), 1e-300, 1, None)
+    pulled = 0.5 * np.abs(end.inducing_cov @ kappa.T).sum(axis=1).max()
+    floors = np.array([call.args[2] for call in compared.call_args_list])
+    gap = float(np.abs(floors - np.array([0.01 * pulled, 0.0])).max() / pulled)
+    yield Compared(gap, 1e-12, "svgpc: 1 % of the largest pull on a mean, nothing on covariances", "reference",
+                   "definition")  # fmt: skip
+
 
 @check(
     "identity/nested-ep/inner_ends",
