@@ -25,16 +25,16 @@ def padded(rows: int) -> int:
     return -(-rows // _TILE) * _TILE
 
 
-def in_tiles(rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+def in_tiles(rows: FloatArray, buffer: FloatArray | None = None) -> FloatArray:
     """The rows, and zeros behind them up to a whole tile: (padded(b), m).
 
     Parameters
     ----------
     rows : (b, m)
-    out : (at least padded(b), m)    where they are written to; None: an array of their own
+    buffer : (at least padded(b), m)    where they are written to; None: an array of their own
     """
     b = len(rows)
-    work = np.empty((padded(b), rows.shape[1])) if out is None else out[: padded(b)]
+    work = np.empty((padded(b), rows.shape[1])) if buffer is None else buffer[: padded(b)]
     work[:b] = rows
     work[b:] = 0.0
     return work

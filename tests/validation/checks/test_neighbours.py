@@ -35,9 +35,16 @@ def test_an_answer_of_other_moments_is_seen(reds, monkeypatch, method, module):
     assert reds("neighbours", f"identity/{method}/neighbours")
 
 
+_REGRESSION = "reference.villacampa2020.label_regression"
+
+
 @pytest.mark.parametrize(
-    ("old", "new"), [("float(np.max(np.abs(b)))", "float(np.min(np.abs(b)))"), ("worst = max", "worst = min")]
+    "plant",
+    [
+        ("reference.common._neighbours", "float(np.max(np.abs(value), initial=0.0))", "float(np.min(np.abs(value)))"),
+        ("reference.common._neighbours", "return max(changes", "return min(changes"),
+        (_REGRESSION, "return max(largest_change", "return min(largest_change"),
+    ],
 )
-def test_another_rounding_is_seen(reds, old, new):
-    asked = "identity/label-regression/neighbours"
-    assert reds("neighbours", asked, ("reference.villacampa2020.label_regression", old, new))
+def test_another_rounding_is_seen(reds, plant):
+    assert reds("neighbours", "identity/label-regression/neighbours", plant, again=(_REGRESSION,))

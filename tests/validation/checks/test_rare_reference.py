@@ -22,7 +22,7 @@ _PLANTED = (
     (_BATCHES, _FIT, "[*places[-1:], (of_q, prior)]\n            new", "[(of_q, prior)]\n            new"),
     (_BATCHES, _FIT, "reason = reason or f", "reason = f"),
     (_BATCHES, _FIT, "if not places:\n                raise", "if not places:\n                return None"),
-    (_MODES, "reference.common._largest", "            if np.all(result):", "            if np.any(result):"),
+    (_MODES, "reference.common._largest", "        if np.all(result):", "        if np.any(result):"),
     (_LEAPS, _SWEEPS, "sites = sweeps.refuse()", "sites = sweeps.refuse()[:0]"),
     (_LEAPS, _SWEEPS, "        return 0.5\n", "        return 0.25\n"),
     (_LEAPS, _SWEEPS, "        return 0.0\n    factors", "        return 1.0\n    factors"),

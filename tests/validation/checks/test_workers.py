@@ -48,8 +48,8 @@ _PLANTED = (
     (
         "invariance/gfitc/workers",
         "fast.blockwise.engines",
-        "_Past(self._past[count:])",
-        "_Past(self._past[count:][::-1])",
+        "_Past(past)",
+        "_Past(past[::-1])",
     ),
     (
         "invariance/pep/workers",
