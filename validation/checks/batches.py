@@ -6,9 +6,11 @@ the bytes that they are said to cover.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -373,6 +375,18 @@ def _files_refused(checkpoint: Any) -> Iterator[str]:
             with path.open("wb") as file:
                 store(file, **arrays, schema=np.array(checkpoint.SCHEMA), mark=np.array(mark), content=np.array("0"))
             cases.append(says("is packed" if name == "packed" else "content that was changed"))
+        with path.open("wb") as file:
+            np.savez(file, a=np.zeros(1000))
+        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            again = copy.copy(archive.filelist[0])
+            again.filename = "b.npy"
+            archive.filelist.append(again)
+            try:
+                checkpoint._members(archive, file)
+            except ValueError as error:
+                cases.append(None if "larger than the file" in str(error) else str(error))
+            else:
+                cases.append("two arrays that together are larger than the file were read")
         with path.open("wb") as file:
             np.savez(file, **arrays)
         cases.append(says("no schema"))

@@ -330,7 +330,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from gibbs.chains.diagnostics import least_ess, standard_error
+    from gibbs.chains.diagnostics import convergence, least_ess, standard_error
 
     draws = np.random.default_rng(36).standard_normal((4, 60, 2))
     draws[0, 0] = 0.0
@@ -349,6 +349,19 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     rows = [
         ("least effective size", least_ess(diagnostics), 40.0),
         ("where one never moves", least_ess(diagnostics | never), 0.0),
+        (
+            "least of a tail",
+            least_ess({"tail": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0]))}),
+            60.0,
+        ),
+        (
+            "what moves, and what never does",
+            [
+                np.isfinite(part).tolist()
+                for part in convergence(np.stack([draws[:, :, 0], np.full(draws.shape[:2], 0.3)], axis=2))
+            ],
+            [[True, False]] * 4,
+        ),
     ]
     yield as_documented(rows, "gibbs", "sizes")
     for power in (-600, 600, 1000):
@@ -378,6 +391,24 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rows.append((f"{n_draws} draws, one of {thin} sweeps: batches", came.widths.size, wanted))
         rows.append((f"{n_draws} draws, one of {thin} sweeps: draws in them", float(came.widths.sum()), 640.0))
     yield as_documented(rows, "gibbs", "batches")
+
+
+@check(
+    "identity/gibbs-probit/started_auxiliaries",
+    paper="wenzel2019",
+    question="Do auxiliaries of two classes start on the side of their labels, whatever was drawn for them?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from gibbs.models import multinomial_probit
+
+    y = np.array([0, 1, 1, 0])
+    drawn = np.array([[0.3, -0.4, 1.2, -2.0], [-0.7, 0.1, -0.2, 0.9]])
+    model: Any = SimpleNamespace(conditionals=SimpleNamespace(chol_cov=None), binary=True, y=y, gain=None, root=None)
+    with mock.patch.multiple(multinomial_probit, overdispersed=lambda *_: drawn, draw_latent=lambda *_: drawn):
+        state = multinomial_probit._Probit.start(model, np.random.default_rng(0), 2)
+    wanted = np.where(y == 1, np.abs(drawn), -np.abs(drawn))
+    yield flaws(not np.array_equal(state["auxiliary"], wanted), f"{state['auxiliary']}", "gibbs", "starts")
 
 
 @check(

@@ -316,4 +316,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for share, row in zip(left, X, strict=True):
             chosen = len(stream.candidates(row[None], 1))
             rows.append((f"{name}, {share:.1e} left: points that come", chosen, int(share > 1e-3)))
+    # what the points of one class explain, those of another need not
+    apart = TiedStream(InducingClasses(class_hyper(variance, np.array([[1.0], [0.1]]), 0.0, jitter, 2, 1),
+                                       np.stack([Z, Z]), False))  # fmt: skip
+    chosen = len(apart.candidates(X[:1], 1))
+    rows.append(("explained in one class of two: points that come", chosen, 1))
     yield as_documented(rows, "fast", "points")

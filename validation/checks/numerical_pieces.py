@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, expit, gammaln, kv, log_expit, log_ndtr, ndtr
 
 from validation.by_name import by_name
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import BATCHES, PAPER, tiny
 from validation.problem import Problem
 
@@ -434,6 +436,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             wrong += int(counts() != {2})
     yield Compared(float(wrong), 0.0, "one below 200 rows, two of two from there on", "gibbs", "its documentation",
                    "counts that differ")  # fmt: skip
+    for witness in ("fast", "gibbs"):
+        module, sizes = import_module(f"{witness}.core.threads"), (900,) if witness == "gibbs" else (900, 900)
+        for large in ((2, 4), (4, 2)):  # two libraries, each with its own
+            libraries = [SimpleNamespace(num_threads=count) for count in large]
+            with mock.patch.object(module, "_libraries", return_value=libraries), module._blas_threads(*sizes) as value:
+                yield flaws(value != 4, f"of {large} threads: {value}", witness, "threads")
 
 
 # -- doors -----------------------------------------------------------------------------------------
