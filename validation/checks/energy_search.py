@@ -162,6 +162,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = len(bowl.formed) != 7 or bool(np.linalg.norm(end) > 1e-8)
     yield flaws(wrong, f"{len(bowl.formed)} Hessians for seven steps", "fast", "Hessians")
 
+    # the second step gains 13, all that was promised: nothing but a quadratic doubles the length there
+    bowl = _bowl()
+    _newton(bowl, np.array([8.5, 0.0]), 1.0)  # type: ignore[arg-type]
+    lengths = np.linalg.norm(np.diff(bowl.visited, axis=0), axis=1)
+    gap = np.abs(lengths[:4] - [1.0, 2.0, 4.0, 1.5]).max() if len(lengths) >= 4 else np.inf
+    yield Compared(float(gap), 1e-9, f"from nearer: 1, 2, 4, then there: {lengths}", "fast", "definition", "lengths")
+
     bowl = _bowl()
     bowl.ends = lambda x: bool(x[0] < 15.0)
     end = _newton(bowl, np.array([20.5, 0.0]), 1.0)  # type: ignore[arg-type]

@@ -195,6 +195,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from gibbs.core.generators import ChainStreams
     from gibbs.draws import polya_gamma
 
+    plain, between = (ChainStreams([np.random.default_rng(k) for k in range(3)]) for _ in range(2))
+    numbers = plain.random((3, 50))
+    rows = [("uniforms of no limits", np.array_equal(between.uniform(size=(3, 50)), numbers), True),
+            ("are from 0 to 1", bool(numbers.min() < 0.2 and numbers.max() > 0.8), True)]  # fmt: skip
+    yield as_documented(rows, "gibbs", "numbers")
     tilt = np.linspace(0.0, 9.0, 70)
     for b in (1, 2):
         with mock.patch.object(polya_gamma, "_CHUNK", 150):  # two chains at a time, and then one
