@@ -735,6 +735,38 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/sep/search_of_no_name",
+    paper="villacampa2017",
+    question="Is a prior learned by L-BFGS where an objective has the gradient, and by Adam along the way elsewhere?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.methods import ep, sep
+
+    asked = tiny("threshold")
+    given = {name: getattr(asked, name) for name in _FIELDS}
+    given |= {"X": asked.X, "y": asked.y, "n_classes": 3, "learn": ("variance",)}
+
+    def caught(_run: Any, settings: Any, _callback: Any) -> Any:
+        raise _Caught(settings.optimizer, settings.scheme, settings.n_steps)
+
+    rows: list[tuple[str, object, object]] = []
+    inside = ("adam", "inner-approximate", 250)
+    for module, options, wanted in (
+        (ep, {}, ("lbfgs", "outer", 200)), (ep, {"batch_size": 4}, inside), (sep, {}, inside),
+        (sep, {"batch_size": 4}, inside), (ep, {"n_steps": 9}, (*inside[:2], 9)),
+    ):  # fmt: skip
+        told: object = None
+        with mock.patch.object(module, "train", caught):
+            try:
+                by_name(module.fit)(**given, **options)
+            except _Caught as error:
+                told = error.args
+        rows.append((f"{module.__name__} with {options}: search, scheme and steps", told, wanted))
+    yield as_documented(rows, "fast", "settings")
+
+
+@check(
     "identity/ep/improper_of_all_blocks",
     paper="villacampa2017",
     question="Are cavities that are no distribution counted over all blocks, and the fewest so far kept in mind?",
