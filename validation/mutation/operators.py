@@ -466,8 +466,8 @@ def _without_effect(root: ast.expr) -> set[int]:
     """
     held = _lengths_of_squares(root)
     for node in ast.walk(root):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "strides":
-            held |= {id(entry) for entry in ast.walk(node.slice)}
+        if isinstance(node, ast.Compare) and re.fullmatch(r"[\w.]+\.strides\[0\]", ast.unparse(node.left)):
+            held |= {id(entry) for entry in ast.walk(node) if isinstance(entry, ast.Constant)}
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
