@@ -337,7 +337,7 @@ def run(
         state = {name[6:]: value for name, value in arrays.items() if name.startswith("state.")}
         sweep, spent = int(arrays["sweep"]), float(arrays["seconds"])
     # the end of a sweep, in one name: an interruption inside the next one goes on from here
-    last = (sweep, state, snapshot(rngs) if path else {}, spent)
+    last: tuple[int, State, dict[str, Any], float] = (sweep, state, {}, spent)
     began = time.perf_counter() - spent
     saved, whole = sweep, True
 

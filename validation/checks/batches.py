@@ -377,14 +377,14 @@ def _files_refused(checkpoint: Any) -> Iterator[str]:
             cases.append(says("is packed" if name == "packed" else "content that was changed"))
         with path.open("wb") as file:
             np.savez(file, a=np.zeros(1000))
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        with zipfile.ZipFile(path) as archive, path.open("rb") as stored_file:
             again = copy.copy(archive.filelist[0])
             again.filename = "b.npy"
             archive.filelist.append(again)
             try:
-                checkpoint._members(archive, file)
-            except ValueError as error:
-                cases.append(None if "larger than the file" in str(error) else str(error))
+                checkpoint._members(archive, stored_file)
+            except ValueError as refused:
+                cases.append(None if "larger than the file" in str(refused) else str(refused))
             else:
                 cases.append("two arrays that together are larger than the file were read")
         with path.open("wb") as file:

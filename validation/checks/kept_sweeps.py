@@ -351,22 +351,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         "slowly": SimpleNamespace(ess_bulk=np.array([40.0]), ess_tail=np.array([50.0])),
     }
     never: dict[str, Any] = {"never": SimpleNamespace(ess_bulk=np.array([np.nan]), ess_tail=np.array([np.nan]))}
-    rows = [
+    beside = np.stack([draws[:, :, 0], np.full(draws.shape[:2], 0.3)], axis=2)
+    halves = [[True, False]] * 4
+    rows: list[tuple[str, object, object]] = [
         ("least effective size", least_ess(diagnostics), 40.0),
         ("where one never moves", least_ess(diagnostics | never), 0.0),
-        (
-            "least of a tail",
-            least_ess({"tail": SimpleNamespace(ess_bulk=np.array([90.0, 70.0]), ess_tail=np.array([80.0, 60.0]))}),
-            60.0,
-        ),
-        (
-            "what moves, and what never does",
-            [
-                np.isfinite(part).tolist()
-                for part in convergence(np.stack([draws[:, :, 0], np.full(draws.shape[:2], 0.3)], axis=2))
-            ],
-            [[True, False]] * 4,
-        ),
+        ("least of a tail", least_ess({"moves": diagnostics["moves"]}), 60.0),
+        ("what moves, and what never does", [np.isfinite(part).tolist() for part in convergence(beside)], halves),
     ]
     yield as_documented(rows, "gibbs", "sizes")
     for power in (-600, 600, 1000):
