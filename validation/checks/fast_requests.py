@@ -797,6 +797,17 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             told = error.args[0]
     yield as_documented([(f"{len(blocks)} blocks", told, [5, 2, 6])], "fast", "cavities")
 
+    # of two steps the shorter, by the longer, tells how fast sweeps contract
+    for residual, rate in ((0.5, 0.6), (4.0, 0.95), (0.1, 0.0), (0.0, 0.0), (np.inf, 0.0)):
+
+        def ended(visit: Any, start: Any, _steps: Any, residual: float = residual) -> Any:
+            return SimpleNamespace(visit=visit(*start), residual=residual, trace=np.zeros(3), n_improper=2)
+
+        with mock.patch.multiple(mixing, iterate_sites=ended, site_gap=lambda *_: 0.2):
+            mixed = mixing.mix(run, tolerance=1e-9, max_iterations=10)
+        said = [mixed.n_improper, round(mixed.rate, 12)]
+        yield as_documented([(f"residual {residual:g}: improper cavities and rate", said, [2, rate])], "fast", "rates")
+
 
 @check(
     "limit/x-gpc/eigenvalues_told",
