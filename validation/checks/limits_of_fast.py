@@ -500,7 +500,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         run.q = ClassDistribution.of(one if mean else one / size, np.full((1, 1), size if mean else 0.0))
         run._look()
         rows.append((f"a {place} of {size:g}: without bound", run.unbounded is not None, wanted))
-        if wanted:
+        if run.unbounded is not None:
             rows.append(("what a step there says", tuple(run.refresh())[:3], (np.inf, 0, run.unbounded)))
     yield as_documented(rows, "fast", "runs")
 
