@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from validation.mutation.symmetry import COMMUTE, symmetric_functions
@@ -100,16 +100,22 @@ _ROUNDING = 1e-6
 class Source:
     """A file with its tree; offsets are bytes, as the tree counts columns.
 
-    symmetric    functions that it calls, and the arguments of each that may change places with the next one
+    symmetric       functions that it calls, and the arguments of each that may change places with the next one
+    functions_of    a module's functions that have such arguments
     """
 
-    def __init__(self, text: str, symmetric: Mapping[str, frozenset[int]] | None = None) -> None:
+    def __init__(self, text: str, functions_of: Callable[[str], Mapping[str, frozenset[int]]] = lambda _: {}) -> None:
         self.data = text.encode("utf-8")
         self.tree = ast.parse(text)
         self.limits, self.patience = _uses(self.tree)
         self.rising = _rising(self.tree)
         self.words = _words(self.tree)
-        self.symmetric = {**(symmetric or {}), **symmetric_functions(self.tree)}
+        imported = {
+            name.asname or name.name: functions_of(str(node.module)).get(name.name, frozenset())
+            for node in self.tree.body if isinstance(node, ast.ImportFrom)
+            for name in node.names
+        }  # fmt: skip
+        self.symmetric = imported | symmetric_functions(self.tree)
         self._starts = [0]
         for line in self.data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -370,8 +376,8 @@ def _of_expression(
     slack, inside = _slack(root, tolerances)
     clamped, idle = _clamps(root), held | _without_effect(root) | inside
     lengths = {key: length for key, length in _lengths(root).items() if id(length) not in idle}
-    idle |= {id(entry) for length in lengths.values() for entry in ast.walk(length)}
-    memory, last = _in_buffers(root), _last_axes(root)
+    idle |= {id(entry) for length in lengths.values() for entry in ast.walk(length)} | _last_axes(root)
+    memory = _in_buffers(root)
     for node in _computing(root):
         if id(node) in lengths:
             # of a stack of square matrices the last two are the same: what is mistaken is the one end for the other
@@ -392,7 +398,7 @@ def _of_expression(
             for left, right in itertools.pairwise(node.values):
                 between = source.span(left)[1], source.span(right)[0]
                 yield from _swapped(source, between, symbol, (other,), "condition")
-        elif isinstance(node, ast.UnaryOp) and id(node) not in last and id(node) not in idle:
+        elif isinstance(node, ast.UnaryOp) and id(node) not in idle:
             kind = "sign" if isinstance(node.op, ast.USub) else "condition"
             yield Change(*source.span(node), f"({source.text(node.operand)})", kind)
         elif isinstance(node, ast.IfExp) and not _only_words(node):

@@ -96,7 +96,7 @@ def source_of(module: str) -> str:
 
 def statements(module: str, text: str | None = None) -> list[Statement]:
     """The statements of a module that compute and can be changed."""
-    source = _read(source_of(module) if text is None else text)
+    source = _parsed(module)[1] if text is None else Source(text, _symmetric)
     results = []
     for place in _walk(source.tree.body, _Place("", frozenset(), (1, source.data.count(b"\n") + 1))):
         possible = tuple(changes(source, place.node, place.known))
@@ -179,22 +179,14 @@ def mutated_source(mutant: Mutant) -> str:
 @cache
 def _parsed(module: str) -> tuple[str, Source]:
     text = source_of(module)
-    return text, _read(text)
-
-
-def _read(text: str) -> Source:
-    """A file that knows which of the functions it imports from a witness do not mind the order of their arguments."""
-    symmetric: dict[str, frozenset[int]] = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
-            functions = _symmetric(str(node.module))
-            names = {name.asname or name.name: name.name for name in node.names}
-            symmetric |= {here: functions[there] for here, there in names.items() if there in functions}
-    return Source(text, symmetric)
+    return text, Source(text, _symmetric)
 
 
 @cache
 def _symmetric(module: str) -> Mapping[str, frozenset[int]]:
+    """Functions of a witness's module that do not mind the order of some of their arguments."""
+    if module.partition(".")[0] not in PACKAGES:
+        return {}
     return symmetric_functions(ast.parse(source_of(module)))
 
 
