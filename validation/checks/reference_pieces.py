@@ -141,6 +141,14 @@ def _newton(terms: Callable[[Array], tuple[float, Array, Array]], K: Array, step
     return before, float(np.abs(f - before).max())
 
 
+def _seven(seed: int) -> tuple[Any, Any, Any, Any]:
+    """Labels of three classes and of two for seven data, K of one function and that of three of other variances."""
+    X = np.random.default_rng(seed).standard_normal((7, 1))
+    K = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(7)
+    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    return y, signs, K, np.kron(np.diag([1.0, 0.7, 1.6]), K)
+
+
 @check(
     "identity/laplace/first_newton_steps",
     paper="riihimaki2013",
@@ -152,14 +160,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.riihimaki2013.laplace import _laplace_mode
     from reference.villacampa2020.laplace_sparse import laplace_mode as sparse
 
-    rng = np.random.default_rng(17)
     n, C = 7, 3
-    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
-    X = rng.standard_normal((n, 1))
-    correlation: Any = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(n)
+    y, signs, correlation, of_classes = _seven(17)
     for scale in (1.0, 30.0):
-        K = scale * correlation
-        blocks = np.kron(np.diag([1.0, 0.7, 1.6]), K)
+        K, blocks = scale * correlation, scale * of_classes
         for steps in (1, 2):
             several = _newton(lambda f: _softmax_terms(f, y, n, C), blocks, steps)
             two = _newton(lambda f: _signed_terms(f, signs), K, steps)
@@ -192,12 +196,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.riihimaki2013 import laplace as several
     from reference.villacampa2020 import laplace_sparse as sparse
 
-    rng = np.random.default_rng(19)
     n, C = 7, 3
-    y, signs = np.array([0, 1, 2, 2, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
-    X = rng.standard_normal((n, 1))
-    K: Any = np.exp(-0.5 * np.square(X - X.T)) + 0.1 * np.eye(n)
-    blocks: Any = np.kron(np.diag([1.0, 0.7, 1.6]), K)
+    y, signs, K, blocks = _seven(19)
     newton, target, weight = several.laplace_newton_step, binary.laplace_newton, sparse.laplace_weight
     for length in (2.05, 2.3, 3.0):  # of a Newton step; twice the step of a parabola is where it has its height again
 
