@@ -150,6 +150,7 @@ def _numbers(progress: Any) -> list[float]:
 def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Iterable[Outcome]:
     """Killed in each step of a pattern in turn, then continued to the end: the same digits every time."""
     for run in runs:
+        last = run.options.get("n_steps", len(_LISTS))
         told: dict[int, list[float]] = {}
 
         def listen(progress: Any, told: dict[int, list[float]] = told) -> None:
@@ -158,7 +159,8 @@ def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Ite
         whole = digits(fit(run, callback=listen))
         worst = 0.0
         with tempfile.TemporaryDirectory() as folder:
-            for number, steps in enumerate(patterns):
+            for number, pattern in enumerate(patterns):
+                steps = [min(step, last) for step in pattern]
                 path = Path(folder) / f"{number}.npz"
                 visited: list[int] = []
                 for step in steps:
@@ -180,7 +182,6 @@ def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Ite
                 worst += unequal(digits(again), whole)
                 # where it went on says that a file was read at all
                 first = steps[-1] // _EVERY * _EVERY + 1
-                last = run.options.get("n_steps", len(_LISTS))
                 worst += visited != list(range(first, last + 1)) or any(wrong)
         yield Compared(
             worst,
