@@ -87,5 +87,5 @@ def log_derivative(name: str, gradient: Any, value: Any) -> FloatArray:
     gradient      in the field
     value         of the field
     """
-    derivative: FloatArray = np.asarray(gradient) * value
+    derivative: FloatArray = np.multiply(gradient, value)
     return derivative.sum(axis=-1) if name == SCALE else derivative

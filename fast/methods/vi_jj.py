@@ -41,7 +41,7 @@ from fast.one_latent.quadratic_search import (
 )
 from fast.one_latent.quadratic_sweep import Prepared, evaluate, factored, gradients_at, moments
 
-_ALL = 15_000  # evaluations and iterations of a search that goes to its end
+_PATIENCE = 15_000  # evaluations and iterations of a search that goes to its end
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,7 +172,7 @@ def _fit(
     if variant == "full":
         if state.end is None:
             state.update()
-        result = joint(state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance)
+        result = joint(state, max_evaluations=_PATIENCE, max_iterations=max_iterations, tolerance=tolerance)
         state.prior, state.xi = result.prior, result.xi
         why = ended()
         learning = Learning(
@@ -199,7 +199,8 @@ def _fit(
     elif state.end is None:
         state.xi = jj_local(*initial_moments(prepared))
     start = _positive(state.prior, state.xi)
-    end = _ascend(state.prior, start, tolerance, _ALL if learning else max_iterations, None if learning else callback)
+    most = _PATIENCE if learning else max_iterations
+    end = _ascend(state.prior, start, tolerance, most, None if learning else callback)
     trace_ = end.trace if learning is None or not chosen else learning.trace
     return _posterior(
         state.prior,

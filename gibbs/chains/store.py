@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 State = dict[str, NDArray[Any]]
 _LEAST = 8  # draws per chain that any budget must hold
-_FIRST = 256  # rows asked for at first
+_ROWS = 256  # rows asked for at first
 
 
 class ThinnedStore:
@@ -33,7 +33,7 @@ class ThinnedStore:
         self.capacity = n_draws if n_draws <= affordable else affordable - affordable % 2
         self.every, self.count = 1, 0
         self._rows: State = {
-            name: np.empty((min(self.capacity, _FIRST), *value.shape), value.dtype) for name, value in like.items()
+            name: np.empty((min(self.capacity, _ROWS), *value.shape), value.dtype) for name, value in like.items()
         }
 
     def offer(self, number: int, draw: Mapping[str, NDArray[Any]]) -> None:
@@ -70,6 +70,6 @@ class ThinnedStore:
         self.capacity, self.every, self.count = (int(k) for k in arrays["counts"])
         for name in self._rows:
             held = arrays[f"rows.{name}"]
-            size = min(self.capacity, max(_FIRST, 2 * self.count))
+            size = min(self.capacity, max(_ROWS, 2 * self.count))
             self._rows[name] = np.empty((size, *held.shape[1:]), held.dtype)
             self._rows[name][: self.count] = held

@@ -100,8 +100,8 @@ def _debye(order: float, distance: Array) -> Array:
     rise = square / (1.0 + w)
 
     def series(t: Array) -> Array:
-        total = np.zeros_like(t)
-        for k in range(_TERMS, -1, -1):
+        total = _DEBYE[_TERMS](t)
+        for k in range(_TERMS - 1, -1, -1):
             total = _DEBYE[k](t) - total / order
         return total
 

@@ -142,15 +142,16 @@ def _jacobi(rng: np.random.Generator, z: Array) -> Array:
     """J*(1, z) for z (k,) >= 0."""
     x = _propose(rng, z)
     uniform = rng.random(z.size)
-    unsure = np.flatnonzero(uniform > _SURE)
-    while unsure.size:
-        refused = unsure[~_series_accepts(x[unsure], uniform[unsure])]
-        if refused.size == 0:
-            break
+
+    def refused_of(rows: Array) -> Array:
+        return rows[~_series_accepts(x[rows], uniform[rows])]
+
+    refused = refused_of(np.flatnonzero(uniform > _SURE))
+    while refused.size:
         again = subset(rng, refused, z.size)
         x[refused] = _propose(again, z[refused])
         uniform[refused] = again.random(refused.size)
-        unsure = refused
+        refused = refused_of(refused)
     return x
 
 

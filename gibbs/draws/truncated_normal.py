@@ -31,7 +31,7 @@ _TERMS = 60
 _SMALLEST_UNIFORM = 2.0**-54  # half the spacing of Generator.random: keeps 0 out
 _BLOCK = 2048  # proposals at a time; part of what a seed fixes
 _PILOT = 20 * _BLOCK  # proposals before a run may be called hopeless
-_NEWTON_STEPS = 200
+_NEWTON_PATIENCE = 200
 _MIN_EXPECTED_DRAWS = 25.0  # weights in [0, 1] of total 25 pin their own mean to a factor of two at 5 s.e.
 MAX_DIMENSION = 800  # beyond this acceptance is out of reach in every case that has been measured
 
@@ -94,7 +94,7 @@ def _tail_moments(a: Array) -> tuple[Array, Array]:
     """
     far = a > _TAIL
     x = np.where(far, a, _TAIL)
-    t = np.sqrt(x)  # any positive end will do
+    t = x  # any positive end will do
     for k in range(_TERMS, 1, -1):
         t = k / (x + t)
     t_1 = 1.0 / (x + t)
@@ -330,7 +330,7 @@ def tilt(
     point = _derivatives(unit, low / diagonal, high / diagonal, white, mean)
     n_steps = 0
     while not _converged(point, white, mean):
-        if n_steps == _NEWTON_STEPS:
+        if n_steps == _NEWTON_PATIENCE:
             raise ValueError(f"covariance: found no saddle point in {n_steps} steps, expected one; {remedy}")
         d_white, d_mean = _newton_step(unit, point)
         step, var = 1.0, point.moments.var

@@ -48,7 +48,7 @@ QUADRATURE_ERROR = 1e-11
 _STEP = 2.0 * np.pi / np.sqrt(54.0)
 _RANGE = 8.2  # Φ(-8.2) = 1e-16
 _VALUES = 1_000_000  # entries of one block of draws
-_DRAWS = 512  # draws at a time: part of what a seed fixes
+_DRAW_BLOCK = 512  # draws at a time: part of what a seed fixes
 _BLOCK = 64  # test points at a time: so is that
 
 
@@ -270,14 +270,14 @@ def _draw_latent(rng: np.random.Generator, model: _Model, white: Array, loadings
     shared = K.strides[0] == 0
     roots = [_root(K[k]) for k in range(1 if shared else n_latents)]
     out = np.empty((white.shape[0], n, n_latents))
-    for first in range(0, white.shape[0], _DRAWS):
-        block = white[first : first + _DRAWS]
+    for first in range(0, white.shape[0], _DRAW_BLOCK):
+        block = white[first : first + _DRAW_BLOCK]
         normals = rng.standard_normal((2, block.shape[0], n_latents, n))
         prior = np.stack([normals[0, :, k] @ roots[0 if shared else k].T for k in range(n_latents)], axis=2)
         noisy = prior + np.sqrt(model.unit_noise) * np.moveaxis(normals[1], 1, 2)
         observed = np.einsum("rdl,dl->rd", noisy[:, datum], signs)[:, model.tilting.order]
         gap = block - solve_triangular(model.tilting.factor, observed.T, lower=True, check_finite=False).T
-        out[first : first + _DRAWS] = prior + np.tensordot(gap, loadings, axes=1)
+        out[first : first + _DRAW_BLOCK] = prior + np.tensordot(gap, loadings, axes=1)
     return out
 
 
@@ -426,8 +426,8 @@ def _probabilities(
     split = _split(conditional, unit_noise) if n_latents > 1 else None
     for first in range(0, t, _BLOCK):
         last = min(first + _BLOCK, t)
-        for start in range(0, s, _DRAWS):
-            means = np.tensordot(white[start : start + _DRAWS], loadings[:, first:last], axes=1)
+        for start in range(0, s, _DRAW_BLOCK):
+            means = np.tensordot(white[start : start + _DRAW_BLOCK], loadings[:, first:last], axes=1)
             if split is None:
                 plus = ndtr(means[:, :, 0] / np.sqrt(conditional[first:last, 0, 0] + unit_noise))
                 raw = np.stack([1.0 - plus, plus], axis=2)

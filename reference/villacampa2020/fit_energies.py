@@ -40,7 +40,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _ASKED = frozenset(options_of("apep").declared())
-_SEARCH = 200  # iterations of L-BFGS to another optimum
+_SEARCH_PATIENCE = 200  # iterations of L-BFGS to another optimum
 _WIDER = 1e-6  # of a variance beyond the prior's, more than rounding
 
 
@@ -216,7 +216,7 @@ def _another_optimum(data: Data, fit: EnergyFit, options: Options) -> str:
         return ""
     there = data._replace(form="projected")  # the same energy, contracted: a third of the time
     start = Gaussians(np.zeros_like(fit.posterior.mean), K.K_ZZ)
-    q = quasi_newton(lambda q: there.at(q, K), K.K_ZZ, start, _SEARCH, lambda value, residual: None)
+    q = quasi_newton(lambda q: there.at(q, K), K.K_ZZ, start, _SEARCH_PATIENCE, lambda value, residual: None)
     optimum = _ascend(there, fit.prior, q, options)
     if not optimum.converged:
         return ""
