@@ -87,8 +87,17 @@ _GIVING_UP = frozenset({"max_iterations", "maxiter", "maxfun"})
 # Gauss's rules, whose nodes are as many as rounding needs, and then some
 _RULES = re.compile(r"(leg|herm|lag)gauss|roots_\w+")
 
+# functions that factorise a symmetric matrix
+_FACTORISATIONS = re.compile(r"factorise\w*|cholesky|factor")
+
 # how far a sum or an integral goes, or by how many terms: further is as good, half as far is a mistake
 _EXTENTS = re.compile(r"\w*_(REACH|RANGE|HALF_WIDTH|SPREAD|DROP|OUT_OF_SIGHT|TERMS|LEVELS|NEWTON_STEPS)")
+
+# where one form of a formula gives way to another: nearby both hold, and so they do at twice the size
+_CROSSOVERS = re.compile(r"_(SPLIT|BROAD|STEEP|APART|SERIES_BELOW|MAGNIFIED|NEARLY_SURE|NEARLY_ALL|RIGHT)")
+
+# stands for 0 where one divides or takes a logarithm: so does twice as much
+_TINY = 1e-100
 
 # a whole number that counts by its magnitude: who mistakes it is not wrong by one
 _LARGE = 100
@@ -109,6 +118,8 @@ class Source:
         self.tree = ast.parse(text)
         self.limits, self.patience = _uses(self.tree)
         self.rising = _rising(self.tree)
+        self.mirrored = _outer_of_mirrored(self.tree)
+        self.idle = _idle_lines(self.tree)
         self.words = _words(self.tree)
         imported = {
             name.asname or name.name: functions_of(str(node.module)).get(name.name, frozenset())
@@ -185,6 +196,60 @@ def _rising(tree: ast.Module) -> frozenset[int]:
     return frozenset(begun)
 
 
+def _outer_of_mirrored(tree: ast.Module) -> frozenset[int]:
+    """Outer products x that are only used as x + x.T: with their arguments the other way round they are the same."""
+    found: set[int] = set()
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        outer: dict[str, list[ast.expr]] = {}
+        for node in ast.walk(function):
+            for name, value in _given(node):
+                outer.setdefault(name, []).append(value)
+        for name, values in outer.items():
+            calls = [isinstance(entry, ast.Call) and ast.unparse(entry.func).endswith("outer") for entry in values]
+            if all(calls) and _only_mirrored(function, name):
+                found |= {id(entry) for entry in values}
+    return frozenset(found)
+
+
+def _only_mirrored(function: ast.FunctionDef, name: str) -> bool:
+    """Whether each use of a name is one of the two in name + name.T, which may be terms of a longer sum."""
+    uses = [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.BinOp)]
+    loads = sum(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+                for node in ast.walk(function))  # fmt: skip
+    pairs = sum(re.search(rf"(^|\+ ){name} \+ {name}\.T$", text) is not None for text in uses)
+    return pairs > 0 and loads == 2 * pairs
+
+
+def _idle_lines(tree: ast.Module) -> frozenset[int]:
+    """Lines without which only more is done: the end of an iteration that arrived, super().__init__() of nothing.
+
+    The former is a break of a loop of so many steps at most, as its last line or where something is below a number at
+    rounding or a tolerance: the steps after it are steps from where the iteration stands still.
+    """
+    lines: list[ast.stmt] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and _ends_by_itself(node):
+            lines += [
+                line for entry in node.body if isinstance(entry, ast.If) and (entry is node.body[-1] or _arrived(entry))
+                for line in entry.body if isinstance(line, ast.Break)
+            ]  # fmt: skip
+        elif isinstance(node, ast.Expr) and ast.unparse(node) == "super().__init__()":
+            lines.append(node)
+    return frozenset(id(entry) for entry in lines)
+
+
+def _arrived(choice: ast.If) -> bool:
+    """Whether a condition says that something is below a tolerance, or a number at rounding."""
+    if not (isinstance(choice.test, ast.Compare) and isinstance(choice.test.ops[0], (ast.Lt, ast.LtE))):
+        return False
+    small = [
+        (isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING)
+        or "tol" in (getattr(entry, "id", "") + getattr(entry, "attr", "")).lower()
+        for entry in ast.walk(choice.test.comparators[0])
+    ]  # fmt: skip
+    return any(small)
+
+
 def _taken_if_larger(function: ast.FunctionDef) -> set[int]:
     """What a name is given where it is larger than the name: if x > worst: worst = x."""
     taken: set[int] = set()
@@ -236,11 +301,16 @@ def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozens
     stand_ins, extents = _stand_ins(statement), _extents(statement)
     results += [Change(*source.span(node), repr(half), "constant") for node, half in extents]
     stand_ins |= {id(node) for node, _ in extents}
+    crossovers = frozenset(
+        id(entry)
+        for name, value in _given(statement) if _CROSSOVERS.fullmatch(name)
+        for entry in ast.walk(value)
+    )  # fmt: skip
     if named in source.patience:
         return sorted(set(results))
     for expression in own_expressions(statement):
         limit = named in source.limits and isinstance(expression, ast.Constant)
-        results += _of_expression(source, expression, limit=limit, held=stand_ins)
+        results += _of_expression(source, expression, limit=limit, held=stand_ins, crossovers=crossovers)
     return sorted(set(results))
 
 
@@ -326,7 +396,8 @@ def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) ->
         between = source.span(statement.target)[1], source.span(statement.value)[0]
         yield from _swapped(source, between, f"{symbol}=", tuple(f"{other}=" for other in others), "operator")
     if isinstance(statement, (ast.AugAssign, ast.Break, ast.Continue)) or _only_effect(statement):
-        yield Change(start, end, "pass", "removed line")
+        if id(statement) not in source.idle:
+            yield Change(start, end, "pass", "removed line")
     elif isinstance(statement, ast.Assign):
         targets = [target for target in statement.targets if isinstance(target, ast.Name)]
         kept = all(isinstance(target, (ast.Subscript, ast.Attribute)) for target in statement.targets)
@@ -358,12 +429,18 @@ def _only_effect(statement: ast.stmt) -> bool:
 
 
 def _of_expression(
-    source: Source, root: ast.expr, *, limit: bool = False, held: frozenset[int] = frozenset()
+    source: Source,
+    root: ast.expr,
+    *,
+    limit: bool = False,
+    held: frozenset[int] = frozenset(),
+    crossovers: frozenset[int] = frozenset(),
 ) -> Iterator[Change]:
     """Changes of one expression of a statement.
 
     limit    the root is a number with which something is compared elsewhere
     held     constants that are let be
+    crossovers      constants at twice the size of which both forms of a formula still hold
     """
     tolerances = {
         id(entry)
@@ -390,7 +467,8 @@ def _of_expression(
         elif isinstance(node, ast.BinOp) and id(node) not in inside:
             # the square and the size of a difference do not know which operand came first
             of_node = _of_operation(source, node)
-            yield from (entry for entry in of_node if id(node) not in even or entry.operator != "swapped operands")
+            either = id(node) in even or id(node) in idle
+            yield from (entry for entry in of_node if not (either and entry.operator == "swapped operands"))
         elif isinstance(node, ast.Compare):
             yield from _of_comparison(source, node)
         elif isinstance(node, ast.BoolOp):
@@ -405,7 +483,7 @@ def _of_expression(
             yield Change(*source.span(node.test), f"(not ({source.text(node.test)}))", "condition")
         elif isinstance(node, ast.Constant):
             # rounding is told from the rest by orders of magnitude: a limit twice as large does so as well
-            doubled = id(node) in tolerances
+            doubled = id(node) in tolerances or id(node) in crossovers
             if id(node) in nodes:
                 yield Change(*source.span(node), str(nodes[id(node)] // 2), "constant")
             elif id(node) not in idle:
@@ -467,13 +545,15 @@ def _without_effect(root: ast.expr) -> set[int]:
 
     That is 2 for the conjugate of the transpose, which of a real matrix is the transpose. And a matrix to which an
     identity is added is square: either of its lengths is that of the identity. Strides say whether something is stored
-    once for all, and if not it is computed for each. Of what an array is made like, its shape is read; and how many
-    steps a search remembers decides on its way.
+    once for all, and if not it is computed for each. Of what an array is made like, its shape is read, and of several
+    arrays that are alike any has it; and how many steps a search remembers decides on its way.
     """
     held = _lengths_of_squares(root)
     for node in ast.walk(root):
         if isinstance(node, ast.Compare) and re.fullmatch(r"[\w.]+\.strides\[0\]", ast.unparse(node.left)):
             held |= {id(entry) for entry in ast.walk(node) if isinstance(entry, ast.Constant)}
+        if isinstance(node, ast.Attribute) and node.attr in ("shape", "size") and isinstance(node.value, ast.Subscript):
+            held.add(id(node.value.slice))
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -481,7 +561,9 @@ def _without_effect(root: ast.expr) -> set[int]:
             lengths = [entry for argument in node.args for entry in ast.walk(argument)]
             held |= {id(entry.operand) for entry in lengths
                      if isinstance(entry, ast.UnaryOp) and isinstance(entry.op, ast.USub)}  # fmt: skip
-        elif name in ("default_rng", "RandomState", "SeedSequence"):
+            held |= {id(entry) for entry in lengths
+                     if isinstance(entry, ast.BinOp) and isinstance(entry.op, ast.Sub)}  # fmt: skip
+        elif name in ("default_rng", "RandomState", "SeedSequence", "PCG64"):
             held |= {id(argument) for argument in node.args}
         elif name == "where" and len(node.args) == 3:
             held |= _never_taken(node)
@@ -558,8 +640,16 @@ def _clamps(root: ast.expr) -> dict[int, str]:
 
 
 def _mirrored(root: ast.expr) -> set[int]:
-    """Transposes in the mean of a matrix and its transpose, which takes the rounding out of a symmetric one."""
-    return {id(entry) for entry in _means_with_transposes(root)}
+    """Transposes of symmetric matrices: in the mean of one and its transpose, and of one that is factorised.
+
+    The latter says in which order LAPACK finds it in memory.
+    """
+    factorised = {
+        id(node.args[0])
+        for node in ast.walk(root)
+        if isinstance(node, ast.Call) and node.args and _FACTORISATIONS.fullmatch(ast.unparse(node.func))
+    }
+    return {id(entry) for entry in _means_with_transposes(root)} | factorised
 
 
 def _means_with_transposes(root: ast.expr) -> list[ast.Attribute]:
@@ -644,7 +734,7 @@ def _only_care(keyword: ast.keyword) -> bool:
     if keyword.arg in ("strict", "check_finite", "optimize"):
         return True
     # the other way round an array would be shared or written over, which is a mistake
-    overwrites = keyword.arg is not None and keyword.arg.startswith("overwrite_")
+    overwrites = keyword.arg is not None and keyword.arg.startswith("overwrite")
     return (keyword.arg == "copy" and value is False) or (overwrites and value in (True, 1))
 
 
@@ -724,7 +814,8 @@ def _of_constant(source: Source, node: ast.Constant) -> Iterator[Change]:
         if value > 0:
             yield Change(*span, str(value - 1), "constant")
     elif isinstance(value, float):
-        yield Change(*span, "1.0" if value == 0.0 else repr(2.0 * value), "constant")
+        if not 0.0 < abs(value) <= _TINY:
+            yield Change(*span, "1.0" if value == 0.0 else repr(2.0 * value), "constant")
         yield Change(*span, "-1.0" if value == 0.0 else repr(-value), "constant")
 
 
@@ -739,7 +830,9 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
         for k, (first, second) in enumerate(itertools.pairwise(plain)):
             a, b = source.text(first), source.text(second)
             texts = any(_is_word(source, x) for x in (first, second))
-            if a != b and not texts and k not in either and not _commute(name, node, first, second):
+            if a != b and not (
+                texts or k in either or id(node) in source.mirrored or _commute(name, node, first, second)
+            ):
                 between = source.data[source.span(first)[1] : source.span(second)[0]].decode("utf-8")
                 yield Change(source.span(first)[0], source.span(second)[1], f"{b}{between}{a}", "swapped arguments")
     for keyword in node.keywords:

@@ -124,6 +124,14 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
         ("x = a.strides[0] == 0", "x = a.strides[1] == 0"),
         ("x = a.strides[0] == 0", "x = a.strides[0] == 1"),
         ("x = np.ones_like(a[0])", "x = np.ones_like(a[1])"),
+        ("x = np.empty(a[0].shape)", "x = np.empty(a[1].shape)"),
+        ("x = np.cumsum(a[0].size)", "x = np.cumsum(a[1].size)"),
+        ("x = a.reshape(r - 1, -1)", "x = a.reshape(((1) - (r)), -1)"),
+        ("x = np.maximum(a, 1e-300)", "x = np.maximum(a, 2e-300)"),
+        ("x = np.random.PCG64(0)", "x = np.random.PCG64(1)"),
+        ("x = factorise(K.T, name)", "x = factorise((K), name)"),
+        ("x = move(a, overwrite=True)", "x = move(a, overwrite=False)"),
+        ("_SPLIT = 3.0", "_SPLIT = 6.0"),
         ("x = a.shape[1]", "x = a.shape[2]"),
         ("x = a.shape[-1]", "x = a.shape[-2]"),
         ("x = a.shape[-1]", "x = a.shape[(1)]"),
@@ -179,6 +187,11 @@ def test_what_may_not_stand_the_other_way_round_is_drawn():
         ("x = n_draws > 0", "x = n_draws >= 0"),
         ("x = a.shape[0] == 0", "x = a.shape[1] == 0"),
         ("x = np.ones(a[0])", "x = np.ones(a[1])"),
+        ("x = a.reshape(r - 1, -1)", "x = a.reshape(r + 1, -1)"),
+        ("x = np.maximum(a, 1e-300)", "x = np.maximum(a, -1e-300)"),
+        ("x = solve(K.T, name)", "x = solve((K), name)"),
+        ("x = factorise(A @ K.T, name)", "x = factorise(A @ (K), name)"),
+        ("_SPLIT = 3.0", "_SPLIT = -3.0"),
         ("x = a.shape[1]", "x = a.shape[0]"),
         ("x = a.shape[-1]", "x = a.shape[0]"),
         ("x = np.maximum(a, 0.0)", "x = np.maximum(a, 1.0)"),
@@ -233,6 +246,40 @@ def test_a_running_maximum_of_sizes_may_begin_below_zero():
     assert drawn("worst = 0.0", "if y > worst: worst = x") == {"1.0", "-1.0"}
     assert drawn("worst = 0.0", "worst = worst + x") == {"1.0", "-1.0"}
     assert drawn("worst = 0.0", "worst = max(other, x)") == {"1.0", "-1.0"}
+
+
+def inside(text):
+    """All changes of the statements in a function's body, at any depth."""
+    source = Source(text)
+    body = [node for node in ast.walk(source.tree.body[0]) if isinstance(node, ast.stmt)][1:]
+    return {source.changed(change) for node in body for change in changes(source, node, frozenset())}
+
+
+def test_an_iteration_that_arrived_may_go_on():
+    loop = "def f(x):\n    for _ in range(9):\n        x = step(x)\n        {}\n        {}\n    return x\n"
+
+    def drawn(*lines: str) -> bool:
+        text = loop.format(*lines)
+        return text.replace("break", "pass") in inside(text)
+
+    assert not drawn("x = more(x)", "if still(x): break")
+    assert not drawn("if gap(x) < 1e-9 * size: break", "x = more(x)")
+    assert not drawn("if gap(x) <= tolerance: break", "x = more(x)")
+    assert drawn("if gap(x) < other(x): break", "x = more(x)")
+    assert drawn("if gap(x) > 1e-9: break", "x = more(x)")
+    assert drawn("if gap(x) < 0.1: break", "x = more(x)")
+
+
+def test_an_outer_product_that_is_added_to_its_transpose_has_no_order():
+    def drawn(use: str) -> bool:
+        text = f"def f(a, b):\n    x = np.outer(a, b)\n    return {use}\n"
+        return text.replace("np.outer(a, b)", "np.outer(b, a)") in inside(text)
+
+    assert not drawn("x + x.T")
+    assert not drawn("c + x + x.T")
+    assert drawn("x - x.T")
+    assert drawn("x + y.T")
+    assert drawn("x + x.T + g(x)")
 
 
 def test_every_change_of_every_statement_gives_a_program_that_is_another():
