@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,5 @@ def product_rule(dimension: int, nodes: Any, name: str = "nodes") -> tuple[Float
         raise ValueError(f"{name}: found {nodes} in {dimension} dimensions, expected at most {_LARGEST} points in all")
     x, w = hermite_rule(nodes)
     grids = np.meshgrid(*[x] * dimension, indexing="ij")
-    weights = w
-    for _ in range(dimension - 1):
-        weights = np.multiply.outer(weights, w)
+    weights = reduce(np.multiply.outer, [w] * dimension)
     return np.column_stack([grid.ravel() for grid in grids]), weights.ravel()

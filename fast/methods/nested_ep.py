@@ -170,7 +170,7 @@ def _proposal(state: State, pair: Pair, inner: str, inner_schedule: str, inner_d
         (np.where(keep, new_alpha, alpha_tilde), np.where(keep, new_beta, beta_tilde)),
         state.distribution.mean,
         state.distribution.cov[:, index, index],
-        int(good.size - np.count_nonzero(good)),
+        int(np.count_nonzero(~good)),
     )
 
 

@@ -107,7 +107,8 @@ def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         own |= {"damping": 0.7} if "damping" in multiclass.METHODS[method].options.declared() else {}
         made = multiclass.METHODS[method].options(**own, tolerance=NEVER, max_iterations=SWEEPS)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
-        parts = multiclass.fit(method, rows, problem.n_classes, prior, made)
+        with mock.patch("fast.sparse_classes.mixing._PLAIN", 2):  # sites in parts are never mixed
+            parts = multiclass.fit(method, rows, problem.n_classes, prior, made)
         with mock.patch.object(classes, "_TILE", 8), mock.patch("fast.core.blocks._TILE", 8):
             whole_leaf = rows_of(problem.X, problem.y, leaf=problem.n)
             tiled = multiclass.fit(method, whole_leaf, problem.n_classes, prior, made)

@@ -208,6 +208,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wanted = expit(mean[:, None] + root[:, None] * x).mean(axis=1)
     came = softmax_of_differences(mean[:, None], root[:, None, None])[:, 0]
     yield Compared(_gap(came, wanted), 1e-12, "the logistic, by the midpoint rule", "fast", "definition")
+    # values so far apart that their exponentials are no numbers: the largest has all of the probability
+    apart = np.array([[900.0, -900.0], [-900.0, 900.0], [-900.0, -900.0], [900.0, 0.0]])
+    came = softmax_of_differences(apart, np.stack([1e-3 * np.eye(2)] * 4))
+    gap = float(np.abs(came - np.eye(3)[[0, 1, 2, 0]]).max())
+    yield Compared(gap, 1e-15, "the largest of values far apart is sure", "fast", "definition")
     cov = np.array([[1.3, 0.8], [0.8, 2.0]])
     at = np.array([[0.4, -0.6], [-1.5, 0.3], [2.0, 1.0]])
     sd, u = np.sqrt(1.3), (np.arange(1024) + 0.5) / 1024.0

@@ -67,6 +67,9 @@ def _compared(context: Context, method: str, kind: str, module: Any, options: di
                    "reference", "definition", "tolerance")  # fmt: skip
     why = "floors: 1 of log Z, 1e-6 of the widest latent value of means, 1 % of log Z of gradients with tenfold errors"
     yield flaws(_sizes(here, prior, evidence), f"{kind}, {why}", "reference", "answers")
+    missing = [field for field in fit.gradients or {} if f"gradient by {field}" not in here]
+    yield flaws(len(missing), f"{kind}: gradients that are given and not asked for beside: {missing}", "reference",
+                "gradients")  # fmt: skip
     # gradients of what the method does not maximise: tied factors, xi at the means; Laplace's sparse form has none
     if method in ("sep", "vi-taylor", "laplace-sparse"):
         return

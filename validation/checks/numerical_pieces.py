@@ -206,6 +206,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         gap = float((np.abs(found - exact) / (1.0 + np.abs(mean[:, None]) / 100.0)).max())
         why = f"variance {var:g} moves log P by less than it; the stated error of each probability"
         yield Compared(gap, 1e-12 + var, why, "fast", "definition", "nat, of 1 + |mean|/100")
+    whole = quadrature.log_class_probabilities(mean, np.linspace(0.1, 9.0, mean.size))
+    with mock.patch.object(quadrature, "_CHUNK", 3):
+        parts = quadrature.log_class_probabilities(mean, np.linspace(0.1, 9.0, mean.size))
+    gap = float((np.abs(parts - whole) / (1.0 + np.abs(whole))).max())
+    yield Compared(gap, 1e-13, "three points at a time, and all at once", "fast", "fast", "of 1 + |log P|")
     found = probit.class_probabilities(mean, np.zeros(mean.size))
     gap = float(np.abs(found - ndtr(np.outer(mean, [-1.0, 1.0]))).max())
     yield Compared(gap, 1e-15, "the normal distribution function", "fast", "definition", "difference")

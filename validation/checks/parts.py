@@ -176,7 +176,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         p /= p.sum(axis=2, keepdims=True)
         average = p.mean(axis=0)
         wanted = (average / average.sum(axis=1, keepdims=True), p.std(axis=0, ddof=1) / np.sqrt(s))
-        for name, limits in (("whole", {}), ("in parts", {"_BLOCK": 2, "_DRAWS": 7, "_VALUES": 600})):
+        for name, limits in (("whole", {}), ("in parts", {"_BLOCK": 2, "_DRAW_BLOCK": 7, "_VALUES": 600})):
             with ExitStack() as stack:
                 for limit, value in limits.items():
                     stack.enter_context(mock.patch.object(exact_probit, limit, value))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.estimator_streams import kernel
 from validation.checks.learning import tiny
 from validation.checks.run_promises import losing, zero_of
 from validation.problem import Problem
@@ -151,6 +152,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     wrong = wrong or not np.array_equal(told[0].inducing_mean, end.q.inducing_mean)
     wrong = wrong or told[0].hyper.variance != end.hyper.variance or silent.trace[-1] != end.trace[-1]
     yield flaws(wrong, f"told {len(told)} times, after {end.iterations} iterations", "reference", "calls")
+    variance, lengths = float(end.hyper.variance), asked.lengthscales[0]
+    K = kernel(asked.Z[0], asked.Z[0], variance, lengths) + asked.jitter[0] * np.eye(len(asked.Z[0]))
+    cross = kernel(asked.X, asked.Z[0], variance, lengths)
+    lam = np.tanh(0.5 * end.q.xi) / (4.0 * end.q.xi)
+    solved = np.linalg.solve(K + 2.0 * (cross.T * lam) @ cross, np.column_stack([K, 0.5 * cross.T @ y_sign]))
+    of_q = np.column_stack([end.q.inducing_cov, end.q.inducing_mean])
+    gap = float(np.abs(K @ solved - of_q).max() / np.abs(of_q).max())
+    yield Compared(gap, 1e-9, "q of (12) and (13) at the parameters found", "reference", "definition", "relative")
 
 
 @check(

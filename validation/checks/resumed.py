@@ -485,7 +485,7 @@ def _register(method: str, runs: list[Run]) -> None:
     # the energies share their steps, and with pep the blocks
     labels = ("all data",) if method in ("pep", "apep", "rpapep") else ("batches drawn", "all data", "small pools")
     whole = [run for run in runs if run.label in labels]
-    quick, slow = ((2, 5),), ((2, 5), (3,), (6,))
+    quick, slow = ((2, 5), (6,)), ((2, 5), (3,), (6,))
     for quantity, question, function in (
         (
             "interrupted",

@@ -26,6 +26,7 @@ COMMUTE = frozenset(
         "add",
         "multiply",
         "samestat",
+        "broadcast_shapes",
         "suppress",
     }
 )
