@@ -299,7 +299,6 @@ class JointSteps(Stepping):
         self.trace: list[float] = []
         self.iteration = 0
         self.white = whitened(points, self.coordinates)
-        self.publish()
 
     @property
     def coordinates(self) -> Coordinates:

@@ -69,6 +69,11 @@ def contrasts(n_classes: int) -> Array:
     return basis / np.linalg.norm(basis, axis=1)[:, None]
 
 
+def _one_for_all(cov: Array) -> bool:
+    """Whether all classes have one covariance; where it is stored once, that is seen at once."""
+    return cov.strides[0] == 0 or bool(np.all(cov == cov[:1]))
+
+
 def make_target(cov: Array, y: Labels) -> Target:
     """The posterior of the white contrasts: cov (C, n, n) prior covariances, noise included; y (n,).
 
@@ -77,7 +82,7 @@ def make_target(cov: Array, y: Labels) -> Target:
     C, n = cov.shape[:2]
     basis = contrasts(C)
     remedy = "raise noise or jitter, or remove duplicate rows of X"
-    if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):  # then the contrasts are independent
+    if _one_for_all(cov):  # then the contrasts are independent
         block = np.kron(np.eye(C - 1), cholesky("K_XX", cov[0], remedy))
         return Target(y, basis, np.asarray(block, dtype=np.float64))
     joint = np.einsum("ac,bc,cnm->anbm", basis, basis, cov).reshape((C - 1) * n, (C - 1) * n)
@@ -95,7 +100,7 @@ def shift_distribution(cov: Array) -> ShiftDistribution:
     """
     C, n = cov.shape[:2]
     remedy = "raise noise or jitter, or remove duplicate rows of X"
-    if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):
+    if _one_for_all(cov):
         weights = np.broadcast_to(np.eye(n) / C, (C, n, n))
         return ShiftDistribution(weights, cov[0] / C, cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
     joined, weights = cov[0], np.empty((C, n, n))

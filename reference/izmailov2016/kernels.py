@@ -139,7 +139,8 @@ def _debye(count: int) -> list[Polynomial]:
     return results
 
 
-def _profile(X1: Array, X2: Array, lengthscales: Array, smoothness: float) -> Profile:
+def _profile(X1: Array, X2: Array, lengthscales: Array, smoothness: float | None) -> Profile:
+    assert smoothness is not None
     r = np.sqrt(np.sum(((X1[:, None, :] - X2[None, :, :]) / lengthscales) ** 2, axis=2))
     return matern_profile(np.sqrt(2.0 * smoothness) * r, smoothness)
 
@@ -167,7 +168,7 @@ def covariance(
     """
     if kernel == "se":
         return common.squared_exponential(X1, X2, variance, lengthscales)
-    return variance * _profile(X1, X2, lengthscales, smoothness or 0.0).value
+    return variance * _profile(X1, X2, lengthscales, smoothness).value
 
 
 def covariance_gradients(
@@ -179,7 +180,7 @@ def covariance_gradients(
     """
     if kernel == "se":
         return common.derivative_lengthscales(X1, X2, variance, lengthscales)
-    weight = variance * _profile(X1, X2, lengthscales, smoothness or 0.0).decline
+    weight = variance * _profile(X1, X2, lengthscales, smoothness).decline
     squares = (X1[:, None, :] - X2[None, :, :]) ** 2 / lengthscales**3
     return np.moveaxis(weight[:, :, None] * squares, 2, 0)
 
@@ -195,5 +196,5 @@ def covariance_input_gradients(
     """
     if kernel == "se":
         return common.derivative_inputs(X1, X2, variance, lengthscales)
-    weight = variance * _profile(X1, X2, lengthscales, smoothness or 0.0).decline
+    weight = variance * _profile(X1, X2, lengthscales, smoothness).decline
     return np.moveaxis(weight[:, :, None] * (X1[:, None, :] - X2[None, :, :]) / lengthscales**2, 2, 0)

@@ -92,10 +92,10 @@ def ep_cavity(
     Cavity                    mean, var, proper: False where 1 - a q <= 0
     """
     p, q = upsilon @ inducing_mean, np.sum((upsilon @ inducing_cov) * upsilon, axis=1)
-    shrink = 1.0 - site_precision * q
-    proper = shrink > 0.0
-    shrink = np.where(proper, shrink, 1.0)
-    return Cavity(np.where(proper, (p - site_shift * q) / shrink, p), q / shrink, proper)
+    remaining = 1.0 - site_precision * q
+    proper = remaining > 0.0
+    safe = np.where(proper, remaining, 1.0)
+    return Cavity(np.where(proper, (p - site_shift * q) / safe, p), q / safe, proper)
 
 
 def ep_tilted(cavity_mean: Array, cavity_var: Array, y_sign: Array, cond_var: Array) -> Tilted:

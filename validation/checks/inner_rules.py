@@ -34,6 +34,14 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         abs(_sweeps._slowest(rising)), 0.0, "moves that grow contain no contraction", "reference", "definition"
     )
 
+    rates = []
+    for sizes in ((), (1.0, 0.5), (1.0, 0.5, 0.25), (1.0, 2.0, 4.0), (1e-13, 1e-13, 1e-13)):
+        sweeps = _sweeps.Sweeps(1.0, 1e-300)
+        sweeps._residuals = list(sizes)
+        rates.append(sweeps._rate())
+    yield flaws(rates != [1.0, 1.0, 0.5, 1.0, 0.5], f"none, two, three that fall, that grow, rounding: {rates}",
+                "reference", "rates")  # fmt: skip
+
     def factors(size: float) -> list[float]:
         """What is remembered after two cycles of moves that fall by .9 and then, of this size, by .5."""
         sweeps = _sweeps.Sweeps(1.0, 1e-300)

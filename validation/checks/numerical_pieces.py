@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -428,6 +429,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from threadpoolctl import threadpool_limits
 
+    from gibbs.chains import chain
     from gibbs.core.threads import _blas_threads, _libraries
 
     def counts() -> set[int]:
@@ -441,6 +443,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             wrong += int(counts() != {2})
     yield Compared(float(wrong), 0.0, "one below 200 rows, two of two from there on", "gibbs", "its documentation",
                    "counts that differ")  # fmt: skip
+    orders: list[int] = []
+    suited = chain._with_suited_threads(lambda start: start)
+    with mock.patch.object(chain, "_blas_threads", side_effect=lambda order: orders.append(order) or nullcontext()):
+        suited({"latent": np.zeros((900, 3, 40)), "weight": np.zeros((900, 2)), "energy": np.zeros(900)})
+        suited({"energy": np.zeros(900)})
+    yield flaws(orders != [40, 0], f"900 chains count as many as one: rows {orders}", "gibbs", "threads")
     for witness in ("fast", "gibbs"):
         module, sizes = import_module(f"{witness}.core.threads"), (900,) if witness == "gibbs" else (900, 900)
         for large in ((2, 4), (4, 2)):  # two libraries, each with its own

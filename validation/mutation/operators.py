@@ -473,7 +473,8 @@ def _of_expression(
             yield from _of_comparison(source, node)
         elif isinstance(node, ast.BoolOp):
             symbol, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-            for left, right in itertools.pairwise(node.values):
+            strided = any(".strides[" in ast.unparse(entry) for entry in node.values)  # seen at once, or by all entries
+            for left, right in [] if strided else itertools.pairwise(node.values):
                 between = source.span(left)[1], source.span(right)[0]
                 yield from _swapped(source, between, symbol, (other,), "condition")
         elif isinstance(node, ast.UnaryOp) and id(node) not in idle:
