@@ -105,8 +105,7 @@ def stacked_cholesky(matrices: FloatArray) -> Factors:
     m = matrices.shape[-1]
     flat = matrices.reshape(math.prod(matrices.shape[:-2]), m, m)
     good: BoolArray = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
-    if not good.all():
-        flat = np.where(good[:, None, None], flat, np.eye(m))
+    flat = np.where(good[:, None, None], flat, np.eye(m))
     lower = _together(flat)
     if lower is None:
         lower = np.empty(flat.shape)
@@ -114,13 +113,13 @@ def stacked_cholesky(matrices: FloatArray) -> Factors:
             block = _together(flat[start : start + _BLOCK])
             if block is not None:
                 lower[start : start + _BLOCK] = block
-                continue
-            for i in range(start, min(start + _BLOCK, len(flat))):
-                alone = _together(flat[i])
-                if alone is None:
-                    good[i] = False
-                else:
-                    lower[i] = alone
+            else:
+                for i in range(start, min(start + _BLOCK, len(flat))):
+                    alone = _together(flat[i])
+                    if alone is None:
+                        good[i] = False
+                    else:
+                        lower[i] = alone
     good &= np.isfinite(lower.diagonal(axis1=1, axis2=2)).all(axis=1)  # a factor that overflowed is none
     lower[~good] = np.nan
     return Factors(lower.reshape(matrices.shape), good.reshape(matrices.shape[:-2]))

@@ -32,6 +32,7 @@ _CELLS = 2**16  # numbers in one table of (points, nodes)
 _SPLIT = 3.0  # standard deviation above which steps left of 0 are logarithmic
 _FAR = 12.0  # standard deviations from 0 at which the bend is out of sight
 _REACH = 9.0  # standard deviations (of what remains of the Gaussian) that are summed
+_DROP = 45.0  # logarithm by which the Gaussian has fallen where the rule ends
 _TINY = 1e-140  # below this standard deviation a Gaussian is a point mass
 _ROOT_2_OVER_PI = float(np.sqrt(2.0 / np.pi))
 _ROOT_HALF = float(np.sqrt(0.5))
@@ -97,7 +98,7 @@ def _ranges(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray
     right = np.where(mean > 0.0, shift + _REACH / narrow, np.minimum(_REACH, _REACH / scale - centre))
     reaches_bend = np.maximum(mean, 0.0) + scale * (shift - _REACH / narrow) <= 0.0
     # left of the bend the Gaussian alone decays: exp(-x^2/2) falls by e^-45 from its value at the bend
-    bend = np.hypot(np.maximum(centre, 0.0), np.sqrt(90.0))
+    bend = np.hypot(np.maximum(centre, 0.0), np.sqrt(2.0 * _DROP))
     left = np.where((mean > 0.0) & ~reaches_bend, shift - _REACH / narrow, -bend)
     return left, right
 
