@@ -59,7 +59,7 @@ def line_integral(mean: Array, var: Array, offsets: Array, scales: Array, signs:
     """
     log_norm, derivative = np.zeros(len(mean)), np.zeros(len(mean))
     if offsets.shape[1] == 0:
-        return LineIntegral(log_norm, derivative)
+        return LineIntegral(np.zeros(len(mean)), np.zeros(len(mean)))
     sd = np.sqrt(var)
     spread = sd > 0.0
     for i in np.flatnonzero(~spread):

@@ -17,7 +17,6 @@ Labels = NDArray[np.int64]
 
 _POINT = 1e-10  # a point mass is widened to this part of the widest Gaussian: 5e-21 of the result
 _APART = 40.0  # widths between two constraints at which the lower has no part
-_NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
 _FAR = -10.0  # log Z_i; squared derivatives are below 20 in units of the curvature: two digits are lost
 
 
@@ -74,9 +73,8 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
             return _beyond_constraint(mean, sd, y_i, int(constraint), points)
     others = np.delete(np.arange(len(mean)), y_i)
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
-    observed = line.weights > _NEGLIGIBLE
-    weights = line.weights[observed]
-    first, second = mills_derivative(line.z[observed])
+    weights = line.weights
+    first, second = mills_derivative(line.z)
     scaled = first / sd[others]
     total = np.sum(scaled, axis=1)
     centre = weights @ scaled
@@ -94,8 +92,7 @@ def _beyond_constraint(mean: Array, sd: Array, y_i: int, constraint: int, points
     behind = np.setdiff1d(np.arange(len(mean)), [y_i, *points])
     others = np.append(behind, constraint)
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
-    observed = line.weights > _NEGLIGIBLE
-    weights, z = line.weights[observed], line.z[observed][:, :-1]
+    weights, z = line.weights, line.z[:, :-1]
     derivative, curvature = np.zeros(len(mean)), np.zeros(len(mean))
     away = (mean[constraint] - mean[y_i]) / sd[y_i]
     at_constraint = (mean[constraint] - mean[behind]) / sd[behind]
@@ -108,7 +105,7 @@ def _beyond_constraint(mean: Array, sd: Array, y_i: int, constraint: int, points
     centre = weights @ scaled
     derivative[behind], derivative[y_i] = -centre, h + np.sum(centre)
     curvature[behind] = -(weights @ (second / sd[behind] ** 2)) - weights @ (scaled - centre) ** 2
-    t = line.s[observed] / sd[y_i] ** 2
+    t = line.s / sd[y_i] ** 2
     joint = weights @ ((scaled - centre) * (t - weights @ t)[:, None])
     curvature[y_i] = h * (derivative[y_i] - away / sd[y_i]) - np.sum(joint)
     return Tilted(np.array(line.log_norm), derivative, np.maximum(curvature, 0.0))

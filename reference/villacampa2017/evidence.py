@@ -149,9 +149,7 @@ def factor_log_scale_rank_one(
     """
     result = log_tilted_norm.copy()
     for i, label in enumerate(y):
-        for k in range(result.shape[1]):
-            if k == label:
-                continue
+        for k in np.delete(np.arange(result.shape[1]), label):
             for j, c1, c2 in (
                 (label, coefficients.c1_label[i, k], coefficients.c2_label[i, k]),
                 (k, coefficients.c1_other[i, k], coefficients.c2_other[i, k]),
