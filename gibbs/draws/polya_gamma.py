@@ -142,16 +142,12 @@ def _jacobi(rng: np.random.Generator, z: Array) -> Array:
     """J*(1, z) for z (k,) >= 0."""
     x = _propose(rng, z)
     uniform = rng.random(z.size)
-
-    def refused_of(rows: Array) -> Array:
-        return rows[~_series_accepts(x[rows], uniform[rows])]
-
-    refused = refused_of(np.flatnonzero(uniform > _SURE))
+    refused = np.flatnonzero(uniform > _SURE)
     while refused.size:
+        refused = refused[~_series_accepts(x[refused], uniform[refused])]
         again = subset(rng, refused, z.size)
         x[refused] = _propose(again, z[refused])
         uniform[refused] = again.random(refused.size)
-        refused = refused_of(refused)
     return x
 
 

@@ -121,7 +121,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         store = stores.ThinnedStore({"x": np.zeros(3)}, n_draws, 2**30)
         rows = store._rows["x"].shape[0]
         yield flaws(
-            rows != min(n_draws, stores._FIRST), f"{n_draws} draws asked: room for {rows} at first", "gibbs", "rows"
+            rows != min(n_draws, stores._ROWS), f"{n_draws} draws asked: room for {rows} at first", "gibbs", "rows"
         )
 
     # half of all blocks are accepted whole, half not at all: the acceptance is .5 to some error e, and n draws are

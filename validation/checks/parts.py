@@ -136,7 +136,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         g[:, order] = white @ factor.T
         wanted = (g @ np.linalg.solve(G, A @ prior)).reshape(7, few.n_latents, 2)
         for parts in (100, 3):
-            with mock.patch.object(exact_probit, "_DRAWS", parts):
+            with mock.patch.object(exact_probit, "_DRAW_BLOCK", parts):
                 came = exact_probit._draw_latent(_still(), given, white, loadings)
             worst = own.difference(came, np.moveaxis(wanted, 1, 2))
             yield Compared(worst, 1e-9, f"{few.likelihood}, {parts} at a time: means given g", "gibbs",
