@@ -458,8 +458,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ):
             polya_gamma._jacobi(rng, np.array([0.7]))
         # what is refused is proposed anew, with a uniform of its own that the series is asked about too
-        right = (len(asked) > 0) == (looks > 0) and proposed.call_count == proposals
-        wrong += [f"{uniform:.6g}: series {len(asked)} times, {proposed.call_count} proposals"] * (not right)
+        right = (sum(asked) > 0) == (looks > 0) and proposed.call_count == proposals
+        wrong += [f"{uniform:.6g}: series of {sum(asked)} draws, {proposed.call_count} proposals"] * (not right)
     yield flaws(len(wrong), f"a uniform just below and just above the least first sum, {least:.6g} {wrong}", "gibbs",
                  "draws")  # fmt: skip
     # beyond a tilt of 40 nothing is proposed above 0.64, and the table of masses has an end
