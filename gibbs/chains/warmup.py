@@ -23,17 +23,17 @@ def _split_r_hat(means: Array, variances: Array, length: int) -> Array:
     means, variances (pieces, ...); length: draws in a piece. 1 for what never moves and is the same everywhere.
     """
     within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
-    moves = within > 0.0
-    ratio = np.where(moves, between / np.where(moves, within, 1.0), np.where(between > 0.0, np.inf, 1.0 / length))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((within == 0.0) & (between == 0.0), 1.0 / length, between / within)
     return np.sqrt((length - 1.0) / length + ratio)
 
 
 def _drift_t(first: Array, second: Array) -> Array:
     """Student's t of the change from window to window: first, second (r, ...) are means of each chain in each."""
     change = second - first
-    error = change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
-    still = error == 0.0
-    return np.where(still, np.where(change.mean(axis=0) == 0.0, 0.0, np.inf), change.mean(axis=0) / (error + still))
+    mean, error = change.mean(axis=0), change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((mean == 0.0) & (error == 0.0), 0.0, mean / error)
 
 
 class Watch:

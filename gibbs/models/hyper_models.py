@@ -304,7 +304,6 @@ class HyperModel(NamedTuple):
         ]
         for j, hyperprior in zero:  # a noise to be learnt that is given as zero has no logarithm
             centre[..., j] = hyperprior.scale**2 if hyperprior.root else hyperprior.scale
-        hyper = centre
         for width in (0.7, 0.3, 0.0):  # nearer to what is given where a covariance cannot be factorised
             log_hyper = self.log_hyper(centre)
             hyper = self.with_log(centre, log_hyper + width * rng.standard_normal(log_hyper.shape))

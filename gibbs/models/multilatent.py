@@ -73,11 +73,11 @@ class MultiLatentChains(NamedTuple):
     seconds: float
     sweeps_per_second: float  # of all chains together advancing one sweep
     settled: bool  # False: a chain stands still in at least one latent value
-    n_draws: int = 0  # per chain; the averages are over all of them
-    n_warmup: int = 0  # sweeps
-    keep_every: int = 1  # draws per kept draw
-    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
-    target_reached: bool = True  # False: max_draws came before target_ess
+    n_draws: int  # per chain; the averages are over all of them
+    n_warmup: int  # sweeps
+    keep_every: int  # draws per kept draw
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    target_reached: bool  # False: max_draws came before target_ess
 
 
 class LatentPrior(NamedTuple):

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import erfcx, log_ndtr
 
 from gibbs.chains.chain import Plan, Record, State, Storage, run, spawn_generators
-from gibbs.chains.diagnostics import Convergence, convergence, standard_error
+from gibbs.chains.diagnostics import Convergence, convergence, long_enough, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _inputs
@@ -245,7 +245,7 @@ class _Sampler(NamedTuple):
         position, force = zeta, self.gradient(zeta)
         # a path that leaves float64 ends at a density of 0, or at none: either is refused below
         with np.errstate(over="ignore", invalid="ignore"):
-            for _ in range(int(np.clip(np.ceil(_LENGTH / self.step_size), 2, _MOST_STEPS))):
+            for _ in range(int(min(np.ceil(_LENGTH / self.step_size), _MOST_STEPS))):
                 velocity = velocity + 0.5 * step * force
                 position = position + step * velocity
                 force = self.gradient(position)
@@ -318,8 +318,7 @@ def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains
     mass = raw.sum(axis=3)
     probability = raw / mass[..., None]
     settled = bool(np.all(np.ptp(finished.kept["log_joint"], axis=1) > 0.0))
-    sweeps = plan.n_draws * plan.thin
-    long_enough = all(bool(np.all(sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
+    trusted = long_enough(trust, plan.n_draws * plan.thin) and all(q.gate() for q in trust.values())
     return PairwiseChains(
         *inducing,
         *latent,
@@ -329,7 +328,7 @@ def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains
         probability_mass=mass.mean(axis=(0, 1)),
         quadrature_error=QUADRATURE_ERROR,
         convergence=trust,
-        gate=n_chains >= 4 and settled and long_enough and all(q.gate() for q in trust.values()),
+        gate=n_chains >= 4 and settled and trusted,
         white_draws=white,
         log_joint=finished.kept["log_joint"],
         acceptance=float(finished.totals["accepted"].mean() / plan.n_draws),

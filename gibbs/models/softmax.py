@@ -97,7 +97,7 @@ class SoftmaxChains(NamedTuple):
     n_warmup: int
     keep_every: int  # draws per kept draw
     target_reached: bool  # False: max_draws was reached before target_ess
-    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
 
 
 class _Softmax:
@@ -257,7 +257,7 @@ class _Softmax:
 
 def n_kicks_of(step_size: float) -> int:
     """Rotations of a path: enough steps of step_size for 1.5 radians, at most 150."""
-    return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
+    return int(min(np.ceil(_TURN / step_size), _MOST_KICKS))
 
 
 @takes_values
