@@ -28,6 +28,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Islands
+from gibbs.evidence.annealed import _systematic
 from gibbs.evidence.result import LogEvidence, Part, Workers, _errors, _of_islands, _worked_apart
 
 Labels = NDArray[np.int64]
@@ -77,11 +78,6 @@ def _order(covariance: Array, constraints: int) -> NDArray[np.intp]:
             order.append(int(row))
         del data[chosen]
     return np.array(order)
-
-
-def _systematic(rng: np.random.Generator, weights: Array) -> NDArray[np.intp]:
-    positions = (rng.random() + np.arange(weights.size)) / weights.size
-    return np.minimum(np.searchsorted(np.cumsum(weights), positions), weights.size - 1)
 
 
 def _upper_quantile(log_p: Array) -> Array:
@@ -170,7 +166,7 @@ def _island(rng: np.random.Generator, common: Schedule, size: int) -> float:
     """One unbiased estimate of Z, as its logarithm."""
     factors, constraints, epsilon, n_classes = common
     chol, D = factors.chol, len(factors.chol)
-    white = np.zeros((D, size))
+    white = np.empty((D, size))
     log_weight = np.full(size, -np.log(size))
     log_z = factors.log_norm
     wrong = np.zeros(size, dtype=bool)

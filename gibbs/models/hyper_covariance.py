@@ -144,7 +144,7 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
     value = -0.5 * np.square(white).sum(axis=(2, 3)) - c * (log_det + 0.5 * n * np.log(2.0 * np.pi))
     alpha = np.matmul(white, inverse_chol)
     M = np.matmul(np.swapaxes(alpha, -1, -2), alpha) - c * np.matmul(np.swapaxes(inverse_chol, -1, -2), inverse_chol)
-    gradient = np.zeros(hyper.shape)
+    gradient = np.empty(hyper.shape)
     trace = np.einsum("rbii->rb", M)
     gradient[..., -1] = 0.5 * hyper[..., -1] * trace
     with np.errstate(over="ignore", invalid="ignore"):

@@ -231,7 +231,7 @@ class _Sampler(NamedTuple):
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         zeta = 2.0 * rng.standard_normal((n_chains, self.loadings.shape[1]))
-        return {"zeta": zeta, "accepted": np.zeros(n_chains)}
+        return {"zeta": zeta, "accepted": np.empty(n_chains)}
 
     def step(self, state: State, rngs: Generators) -> State:
         zeta, accepted = self.path(rngs["path"], state["zeta"])
@@ -360,7 +360,7 @@ def _average(means: Array, cond_cov: Array) -> _Average:
     per_chain = min(max(-(-32 // r), 1), s)
     length = s // per_chain
     grand = means.mean(axis=(0, 1))
-    cov, cov_se = cond_cov.copy(), np.zeros_like(cond_cov)
+    cov, cov_se = cond_cov.copy(), np.empty_like(cond_cov)
     for a in range(means.shape[2]):
         centred = means[:, :, a] - grand[a]
         flat = centred.reshape(r * s, -1)
