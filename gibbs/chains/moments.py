@@ -89,7 +89,7 @@ class BatchSums:
         sums: Sums = {}
         for name in names:
             rest = self.open.get(name, np.float64(0.0))
-            if pending is not None and n_pending:
+            if pending is not None:
                 rest = rest + pending[name]
             if self.count:
                 sums[name] = np.moveaxis(self.full[name][: self.count], 0, 1).copy()

@@ -131,8 +131,7 @@ def _propose(rng: np.random.Generator, z: Array) -> Array:
     below = np.flatnonzero(~right & small)
     x[below] = _left_small(subset(rng, below, z.size), z[below])
     below = np.flatnonzero(~(right | small))
-    if below.size:
-        x[below] = _left_large(subset(rng, below, z.size), z[below])
+    x[below] = _left_large(subset(rng, below, z.size), z[below])
     return x
 
 

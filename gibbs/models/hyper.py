@@ -104,7 +104,8 @@ def conditional_moments(model: HyperModel, state: State) -> _Given:
         latent_mean, latent_var = state["latent"], np.zeros_like(state["latent"])
     test_mean, test_var, _ = moments(cross.K_TX, cross.k_tt)
     u_mean = u_cov = None
-    if cross.K_ZX is not None and cross.K_ZZ is not None:
+    if cross.K_ZX is not None:
+        assert cross.K_ZZ is not None
         u_mean, _, whitened = moments(cross.K_ZX, np.einsum("rbii->rbi", cross.K_ZZ))
         u_cov = model.per_latent(cross.K_ZZ - np.matmul(np.swapaxes(whitened, -1, -2), whitened))
     return _Given(latent_mean, latent_var, test_mean, test_var, u_mean, u_cov)
@@ -245,7 +246,8 @@ def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *,
         }
         totals: State = {name: state[name] for name in ("acceptance", "refused_gradient", "refused_slice", "log_step")}
         totals["mass"] = mass
-        if given.inducing_mean is not None and given.inducing_cov is not None:
+        if given.inducing_mean is not None:
+            assert given.inducing_cov is not None
             kept["inducing_mean"] = given.inducing_mean
             totals["inducing_cov"] = given.inducing_cov
         return Record(kept, totals)

@@ -257,7 +257,8 @@ def conditionals(prior: LatentPrior, auxiliary_noise: float) -> Conditionals:
         test_gain = solve_factored(chol, prior.K_TX[k].T).T
         test_var = prior.k_tt[k] - np.einsum("tn,tn->t", test_gain, prior.K_TX[k])
         inducing_gain = inducing_cov = None
-        if prior.K_ZX is not None and prior.K_ZZ is not None:
+        if prior.K_ZX is not None:
+            assert prior.K_ZZ is not None
             inducing_gain = solve_factored(chol, prior.K_ZX[k].T).T
             inducing_cov = prior.K_ZZ[k] - inducing_gain @ prior.K_ZX[k].T
             inducing_cov = 0.5 * (inducing_cov + inducing_cov.T)
