@@ -4,6 +4,7 @@ they agree (split R-hat of Gelman et al. 2013; drift between windows in the mann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -68,7 +69,7 @@ class Watch:
         return False
 
     def _agree(self, length: int) -> bool:
-        columns = max(sum(int(np.prod(s.shape[3:], dtype=int)) for s in self.sums.values()), 1)
+        columns = sum(math.prod(s.shape[3:]) for s in self.sums.values())
         for sums in self.sums.values():
             means = sums[:, 0] / length
             variances = np.maximum(sums[:, 1] / length - np.square(means), 0.0) * (length / (length - 1.0))

@@ -440,7 +440,7 @@ def log_probability(
         if sure and result.n_proposals >= 5 * _BLOCK and result.standard_error <= goal:
             return result
         error = result.standard_error if np.isfinite(result.standard_error) else 0.0
-        hopeful = result.acceptance * (1.0 + 4.0 * error) * max(most, result.n_proposals)
+        hopeful = result.acceptance * (1.0 + 4.0 * error) * most
         if not sure and (
             result.n_proposals >= most or (result.n_proposals >= _PILOT and hopeful < _MIN_EXPECTED_DRAWS)
         ):

@@ -109,7 +109,7 @@ def _roots(chol: Array, precision: Array) -> tuple[Array, Array]:
     """U, upper, of I + L' T L = U U', and W = L U^-T, lower: W W' = (G^-1 + T)^-1 without an inverse of G."""
     inner = np.eye(len(chol)) + (chol.T * precision) @ chol
     upper = cholesky("I + L' T L of the margins", inner[::-1, ::-1], "raise noise or jitter")[::-1, ::-1]
-    solved: Array = solve_triangular(upper, chol.T, lower=False, check_finite=False)
+    solved: Array = solve_triangular(upper, chol.T, check_finite=False)
     return upper, solved.T
 
 

@@ -357,7 +357,7 @@ def _average(means: Array, cond_cov: Array) -> _Average:
     It leaves out the error of the grand mean, which enters in second order only.
     """
     r, s = means.shape[:2]
-    per_chain = min(max(-(-32 // r), 1), s)
+    per_chain = min(-(-32 // r), s)
     length = s // per_chain
     grand = means.mean(axis=(0, 1))
     cov, cov_se = cond_cov.copy(), np.empty_like(cond_cov)
@@ -367,7 +367,7 @@ def _average(means: Array, cond_cov: Array) -> _Average:
         cov[a] += flat.T @ flat / (r * s)
         batch = centred[:, s - per_chain * length :].reshape(r * per_chain, length, -1)
         outer = np.matmul(batch.transpose(0, 2, 1), batch) / length
-        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(len(outer)) if len(outer) > 1 else np.nan
+        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(len(outer))
     return _Average(grand, standard_error(means), cov, cov_se)
 
 
