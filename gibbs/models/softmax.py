@@ -316,7 +316,8 @@ def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> Softma
     shift_cov = np.einsum("atn,nm,btm->tab", given.test_gain, shift.cov, given.test_gain, optimize=True)
     test_cov = cov("test", shift_cov + given.test_var.T[:, :, None] * np.eye(C))
     inducing = inducing_cov = None
-    if given.inducing_cov is not None:
+    if given.inducing_gain is not None:
+        assert given.inducing_cov is not None
         shift_cov = given.inducing_gain @ shift.cov @ np.swapaxes(given.inducing_gain, 1, 2)
         inducing, inducing_cov = mean("inducing_mean"), cov("inducing", given.inducing_cov + shift_cov)
     acceptance = {move: finished.totals[f"acceptance.{move}"] / n_draws for move in model.moves}
