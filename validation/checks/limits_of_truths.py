@@ -30,7 +30,7 @@ def _refusal(function: Callable[..., Any], *given: Any, **named: Any) -> str:
     """What an error says of a call; empty where there is none."""
     try:
         function(*given, **named)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         return str(error)
     return ""
 
