@@ -125,12 +125,12 @@ class Run(NamedTuple):
     totals: State
     n_sweeps: int
     seconds: float
-    n_draws: int = 0  # draws per chain
-    n_warmup: int = 0  # sweeps
-    keep_every: int = 1  # draws per kept draw
-    warmed_up: bool = True  # False: max_warmup was reached before the chains agreed
-    target_reached: bool = True  # False: max_draws was reached before target_ess
-    batches: Batches | None = None  # sums of what `accumulate` gave
+    n_draws: int  # draws per chain
+    n_warmup: int  # sweeps
+    keep_every: int  # draws per kept draw
+    warmed_up: bool  # False: max_warmup was reached before the chains agreed
+    target_reached: bool  # False: max_draws was reached before target_ess
+    batches: Batches | None  # sums of what `accumulate` gave
 
 
 def check_plan(plan: Plan) -> None:
@@ -192,8 +192,11 @@ class _Course:
     @property
     def n_sweeps(self) -> int:
         """Sweeps in all as planned now."""
-        warmup = self.n_warmup if self.watch is None or self.n_warmup is not None else self.watch.end
-        return int(warmup or 0) + self.limit * self.plan.thin
+        warmup = self.n_warmup
+        if warmup is None:
+            assert self.watch is not None
+            warmup = self.watch.end
+        return warmup + self.limit * self.plan.thin
 
     def take(
         self, sweep: int, state: State, record: Callable[[State], Record], monitor: Callable[[State], State] | None

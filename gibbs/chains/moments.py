@@ -67,7 +67,7 @@ class BatchSums:
         """Add sums (r, ...) over the next n_draws draws, at most `room` of them."""
         if not self.open:
             self.open = {name: np.zeros_like(value) for name, value in sums.items()}
-            self.full = {name: np.zeros((self.capacity, *value.shape)) for name, value in sums.items()}
+            self.full = {name: np.empty((self.capacity, *value.shape)) for name, value in sums.items()}
         for name, value in sums.items():
             self.open[name] += value
         self.open_count += n_draws
@@ -89,7 +89,7 @@ class BatchSums:
         sums: Sums = {}
         for name in names:
             rest = self.open.get(name, np.float64(0.0))
-            if pending is not None and n_pending:
+            if pending is not None:
                 rest = rest + pending[name]
             if self.count:
                 sums[name] = np.moveaxis(self.full[name][: self.count], 0, 1).copy()
@@ -110,7 +110,7 @@ class BatchSums:
         """Go on from what `arrays` gave."""
         self.capacity, self.width, self.count, self.open_count = (int(k) for k in arrays["counts"])
         self.open = {name[5:]: np.array(v, dtype=np.float64) for name, v in arrays.items() if name.startswith("open.")}
-        self.full = {name: np.zeros((self.capacity, *value.shape)) for name, value in self.open.items()}
+        self.full = {name: np.empty((self.capacity, *value.shape)) for name, value in self.open.items()}
         for name, value in self.full.items():
             value[: self.count] = arrays[f"full.{name}"]
 
@@ -133,7 +133,7 @@ def batches_per_chain(n_chains: int, n_draws: int, autocorrelation_time: float) 
     """
     least = -(-_FEW // n_chains)
     most = n_draws / (_TIMES * autocorrelation_time) if np.isfinite(autocorrelation_time) else 0.0
-    return int(max(least, most, 1))
+    return int(max(least, most))
 
 
 def batch_average(terms: Array, widths: Array) -> Estimate:

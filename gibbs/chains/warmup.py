@@ -4,6 +4,7 @@ they agree (split R-hat of Gelman et al. 2013; drift between windows in the mann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,17 +24,17 @@ def _split_r_hat(means: Array, variances: Array, length: int) -> Array:
     means, variances (pieces, ...); length: draws in a piece. 1 for what never moves and is the same everywhere.
     """
     within, between = variances.mean(axis=0), means.var(axis=0, ddof=1)
-    moves = within > 0.0
-    ratio = np.where(moves, between / np.where(moves, within, 1.0), np.where(between > 0.0, np.inf, 1.0 / length))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where((within == 0.0) & (between == 0.0), 1.0 / length, between / within)
     return np.sqrt((length - 1.0) / length + ratio)
 
 
 def _drift_t(first: Array, second: Array) -> Array:
     """Student's t of the change from window to window: first, second (r, ...) are means of each chain in each."""
     change = second - first
-    error = change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
-    still = error == 0.0
-    return np.where(still, np.where(change.mean(axis=0) == 0.0, 0.0, np.inf), change.mean(axis=0) / (error + still))
+    mean, error = change.mean(axis=0), change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((mean == 0.0) & (error == 0.0), 0.0, mean / error)
 
 
 class Watch:
@@ -68,7 +69,7 @@ class Watch:
         return False
 
     def _agree(self, length: int) -> bool:
-        columns = max(sum(int(np.prod(s.shape[3:], dtype=int)) for s in self.sums.values()), 1)
+        columns = sum(math.prod(s.shape[3:]) for s in self.sums.values())
         for sums in self.sums.values():
             means = sums[:, 0] / length
             variances = np.maximum(sums[:, 1] / length - np.square(means), 0.0) * (length / (length - 1.0))

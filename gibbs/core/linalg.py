@@ -6,6 +6,8 @@ A failure that LAPACK reports, or does not (its info is 0 for a matrix with NaN)
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ def factor(matrix: Array) -> tuple[Array, Flags]:
     What a matrix is given does not hang on its neighbours. Time O(n³) each, and O(log k) calls per failure among k.
     """
     n = matrix.shape[-1]
-    flat = matrix.reshape(int(np.prod(matrix.shape[:-2])), n, n)
+    flat = matrix.reshape(math.prod(matrix.shape[:-2]), n, n)
     good: Flags = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
     chol = _lower(flat if good.all() else np.where(good[:, None, None], flat, np.eye(n)), good)
     good &= np.isfinite(np.einsum("kii->ki", chol)).all(axis=1)

@@ -92,13 +92,12 @@ def _tail_moments(a: Array) -> tuple[Array, Array]:
     s = φ(a)/Q(a) = a + t₁, t₁ = 1/(a + t₂), t_k = k/(a + t_{k+1}) (continued fraction of the Mills ratio), and then
     the variance 1 - s t₁ = t₁ (t₂ - t₁) without cancellation.
     """
-    far = a > _TAIL
-    x = np.where(far, a, _TAIL)
+    far, x = a > _TAIL, np.maximum(a, _TAIL)
     t = x  # any positive end will do
     for k in range(_TERMS, 1, -1):
         t = k / (x + t)
     t_1 = 1.0 / (x + t)
-    near = np.where(far, 0.0, np.maximum(a, -40.0))  # below -40 nothing is cut off
+    near = np.clip(a, -40.0, _TAIL)  # below -40 nothing is cut off
     mean = np.sqrt(2.0 / np.pi) / erfcx(near / _ROOT_2)
     return np.where(far, x + t_1, mean), np.where(far, t_1 * (t - t_1), 1.0 - mean * (mean - near))
 
@@ -132,20 +131,20 @@ def _interval(a: Array, b: Array) -> tuple[Array, Array, Array]:
     """As `interval` for |a| <= |b|: a one-sided tail, a finite interval on the right of 0, or one that holds 0."""
     log_tail = log_ndtr(-a)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # branches not taken
-        width = np.where(np.isinf(b), 1.0, b - a)
-        drop = np.where(np.isinf(b), -np.inf, _log_tail_ratio(np.maximum(a, 0.0), np.where(a >= 0.0, width, 1.0)))
+        width = b - a
+        drop = _log_tail_ratio(a, width)
         right = log_tail + np.log(-np.expm1(drop))
         across = np.log(0.5 * (erf(b / _ROOT_2) - erf(a / _ROOT_2)))
         log_probability = np.where(np.isinf(b), log_tail, np.where(a >= 0.0, right, across))
         mean, var = _straddling_moments(a, b, log_probability)
         # the tail above a is the interval, and with share r the tail above b: mean and variance of the part by
         # those of the whole, of the rest, and of the mixture
-        tail_mean, tail_var = _tail_moments(np.where(np.isinf(a), -40.0, a))
-        rest_mean, rest_var = _tail_moments(np.where(np.isinf(b), 40.0, b))
+        tail_mean, tail_var = _tail_moments(a)
+        rest_mean, rest_var = _tail_moments(b)
         share = np.exp(drop)
         part_mean = (tail_mean - share * rest_mean) / -np.expm1(drop)
         part_var = (tail_var - share * rest_var) / -np.expm1(drop) - share * np.square(part_mean - rest_mean)
-    one_sided, right_of_0 = np.isinf(b), (a >= 0.0) & ~np.isinf(b)
+    one_sided, right_of_0 = np.isinf(b), a >= 0.0
     mean = np.where(one_sided, tail_mean, np.clip(np.where(right_of_0, part_mean, mean), a, b))
     # rounding may leave the variance of a narrow interval anywhere; it only steers Newton, lies below width²/4, and is
     # near the smaller of width²/12 and the variance of the tail
@@ -191,13 +190,12 @@ def draw_interval(rng: np.random.Generator, lower: ArrayLike, upper: ArrayLike) 
     mirrored = np.abs(low) > np.abs(high)
     a, b = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
     far = a > _TAIL
-    near_a = np.where(far, 0.0, a)
     # near: x = -ndtri(Q(b) + u (Q(a) - Q(b))), from the right tail, where b may be infinite
     mass_b = ndtr(-b)
-    near = -ndtri(np.clip(mass_b + uniform * (ndtr(-near_a) - mass_b), 5e-324, 1.0 - 2.0**-53))
-    far_a = np.where(far, a, _TAIL)
-    with np.errstate(invalid="ignore", over="ignore"):
-        drop = np.where(np.isinf(b), -np.inf, _log_tail_ratio(far_a, np.where(np.isinf(b), 1.0, np.abs(b - far_a))))
+    near = -ndtri(np.clip(mass_b + uniform * (ndtr(-np.minimum(a, _TAIL)) - mass_b), 5e-324, 1.0 - 2.0**-53))
+    far_a = np.maximum(a, _TAIL)
+    with np.errstate(over="ignore", divide="ignore"):
+        drop = _log_tail_ratio(far_a, np.abs(b - far_a))
     excess = _tail_excess(far_a, np.log1p(uniform * np.expm1(drop)))
     drawn = np.clip(np.where(far, a + excess, near), a, b)
     return np.where(mirrored, -drawn, drawn)
@@ -442,7 +440,7 @@ def log_probability(
         if sure and result.n_proposals >= 5 * _BLOCK and result.standard_error <= goal:
             return result
         error = result.standard_error if np.isfinite(result.standard_error) else 0.0
-        hopeful = result.acceptance * (1.0 + 4.0 * error) * max(most, result.n_proposals)
+        hopeful = result.acceptance * (1.0 + 4.0 * error) * most
         if not sure and (
             result.n_proposals >= most or (result.n_proposals >= _PILOT and hopeful < _MIN_EXPECTED_DRAWS)
         ):

@@ -120,7 +120,7 @@ def _log_ratio(problem: _Problem, fit: _Fit, white: Array, wrong: NDArray[np.boo
 
 def _propose(rng: np.random.Generator, problem: _Problem, fit: _Fit, size: int) -> tuple[Array, NDArray[np.bool_]]:
     D, constraints = len(problem.chol), problem.constraints
-    white = np.zeros((D, size))
+    white = np.empty((D, size))
     wrong = np.zeros((D // constraints, size), dtype=bool)
     for t in range(D):
         cut = -(problem.chol[t, :t] @ white[:t]) / problem.chol[t, t]

@@ -28,6 +28,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Islands
+from gibbs.evidence.annealed import _systematic
 from gibbs.evidence.result import LogEvidence, Part, Workers, _errors, _of_islands, _worked_apart
 
 Labels = NDArray[np.int64]
@@ -79,11 +80,6 @@ def _order(covariance: Array, constraints: int) -> NDArray[np.intp]:
     return np.array(order)
 
 
-def _systematic(rng: np.random.Generator, weights: Array) -> NDArray[np.intp]:
-    positions = (rng.random() + np.arange(weights.size)) / weights.size
-    return np.minimum(np.searchsorted(np.cumsum(weights), positions), weights.size - 1)
-
-
 def _upper_quantile(log_p: Array) -> Array:
     """x with log P(N(0, 1) > x) = log_p; the slow function only where the probability itself would underflow."""
     deep = log_p < -600.0
@@ -113,7 +109,7 @@ def _roots(chol: Array, precision: Array) -> tuple[Array, Array]:
     """U, upper, of I + L' T L = U U', and W = L U^-T, lower: W W' = (G^-1 + T)^-1 without an inverse of G."""
     inner = np.eye(len(chol)) + (chol.T * precision) @ chol
     upper = cholesky("I + L' T L of the margins", inner[::-1, ::-1], "raise noise or jitter")[::-1, ::-1]
-    solved: Array = solve_triangular(upper, chol.T, lower=False, check_finite=False)
+    solved: Array = solve_triangular(upper, chol.T, check_finite=False)
     return upper, solved.T
 
 
@@ -170,7 +166,7 @@ def _island(rng: np.random.Generator, common: Schedule, size: int) -> float:
     """One unbiased estimate of Z, as its logarithm."""
     factors, constraints, epsilon, n_classes = common
     chol, D = factors.chol, len(factors.chol)
-    white = np.zeros((D, size))
+    white = np.empty((D, size))
     log_weight = np.full(size, -np.log(size))
     log_z = factors.log_norm
     wrong = np.zeros(size, dtype=bool)

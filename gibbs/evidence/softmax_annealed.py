@@ -95,7 +95,7 @@ def _path(
 
 
 def _turns(step: float) -> int:
-    return int(np.clip(np.ceil(1.5 / step), 1, 60))
+    return int(min(np.ceil(1.5 / step), 60))
 
 
 def _fit(xi: Array, weights: Array, before: _Around) -> _Around:
@@ -134,7 +134,7 @@ def _anneal(
     while True:
         log_lik = model.log_lik(xi @ model.factor.T)[0].reshape(shape)
         if plan is None:
-            beta_next = _next_power(log_lik.ravel(), log_weights.ravel() - np.log(shape[0]), beta)
+            beta_next = _next_power(log_lik.ravel(), log_weights.ravel(), beta)
         else:
             beta_next = plan.ladder[len(ladder)]
         log_weights = log_weights + (beta_next - beta) * log_lik

@@ -289,8 +289,9 @@ def _root(K: Array) -> Array:
 
 def _inducing(model: _Model, white: Array) -> _Average | None:
     prior = model.prior
-    if prior.K_ZX is None or prior.K_ZZ is None:
+    if prior.K_ZX is None:
         return None
+    assert prior.K_ZZ is not None
     loadings = np.moveaxis(_loadings(model, prior.K_ZX), 2, 1)  # (D, L, m): the last axis is the one averaged over
     conditional = prior.K_ZZ - np.einsum("dlm,dlp->lmp", loadings, loadings)
     return _average(white, loadings, 0.5 * (conditional + conditional.transpose(0, 2, 1)))

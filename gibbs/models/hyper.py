@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, softmax
 
 from gibbs.chains.chain import Plan, Record, Run, State, Storage, run, spawn_generators
-from gibbs.chains.diagnostics import Convergence, convergence, standard_error
+from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, long_enough, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _scalar
@@ -104,7 +104,8 @@ def conditional_moments(model: HyperModel, state: State) -> _Given:
         latent_mean, latent_var = state["latent"], np.zeros_like(state["latent"])
     test_mean, test_var, _ = moments(cross.K_TX, cross.k_tt)
     u_mean = u_cov = None
-    if cross.K_ZX is not None and cross.K_ZZ is not None:
+    if cross.K_ZX is not None:
+        assert cross.K_ZZ is not None
         u_mean, _, whitened = moments(cross.K_ZX, np.einsum("rbii->rbi", cross.K_ZZ))
         u_cov = model.per_latent(cross.K_ZZ - np.matmul(np.swapaxes(whitened, -1, -2), whitened))
     return _Given(latent_mean, latent_var, test_mean, test_var, u_mean, u_cov)
@@ -245,7 +246,8 @@ def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *,
         }
         totals: State = {name: state[name] for name in ("acceptance", "refused_gradient", "refused_slice", "log_step")}
         totals["mass"] = mass
-        if given.inducing_mean is not None and given.inducing_cov is not None:
+        if given.inducing_mean is not None:
+            assert given.inducing_cov is not None
             kept["inducing_mean"] = given.inducing_mean
             totals["inducing_cov"] = given.inducing_cov
         return Record(kept, totals)
@@ -280,11 +282,6 @@ def _average(mean: Array, var: Array) -> _Average:
     return _Average(means.mean(axis=(0, 1)), standard_error(means), terms.mean(axis=(0, 1)), standard_error(terms))
 
 
-def _moving(draws: Array) -> Array:
-    """(r,) least share, over the entries of draws (r, s, ...), of steps between kept draws in which it changes."""
-    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in draws])
-
-
 def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Plan, n_chains: int) -> HyperChains:
     n_draws, thin = plan.n_draws, plan.thin
     kept, totals = finished.kept, finished.totals
@@ -310,14 +307,13 @@ def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Pla
         within = totals["inducing_cov"].mean(axis=0) / n_draws
         inducing_cov = within + np.einsum("slm,slp->lmp", centred, centred) / centred.shape[0]
     learnt = kept["hyper"][..., list(model.columns)]
-    movement = np.minimum(_moving(learnt), _moving(kept["latent"]))
+    movement = np.minimum(chain_movement(learnt), chain_movement(kept["latent"]))
     refused = {
         "gradient": float(totals["refused_gradient"].mean() / n_draws),
         "slice": float(totals["refused_slice"].mean() / n_draws),
     }
     settled = bool(movement.min() > 0.0)
-    long_enough = all(bool(np.all(n_draws * thin >= 100.0 * q.autocorrelation_time)) for q in trust.values())
-    trusted = long_enough and all(q.gate() for q in trust.values())
+    trusted = long_enough(trust, n_draws * thin) and all(q.gate() for q in trust.values())
     return HyperChains(
         hyper_draws=fields,
         hyper_mean={name: each_latent(draws.mean(axis=(0, 1))) for name, draws in fields.items()},

@@ -53,8 +53,10 @@ def make_design(X: Array, X_test: Array, Z: Array | None, jitter: Array) -> Desi
 def one_block(design: Design, block: int) -> Design:
     """The design of one block alone, B = 1. block: its index."""
     part = slice(block, block + 1)
-    if design.cross is None or design.inducing is None or design.cross_test is None:
+    if design.cross is None:
         return design._replace(jitter=design.jitter[part])
+    assert design.inducing is not None
+    assert design.cross_test is not None
     return Design(
         design.data,
         design.test,
@@ -114,8 +116,10 @@ def covariance(design: Design, hyper: Array) -> Array:
 def cross_covariance(design: Design, hyper: Array) -> Cross:
     """Covariances of f at the test points and of u with f at the data: design a Design, hyper (r, B, 2 + d)."""
     k_tt = np.repeat((hyper[..., 0] + hyper[..., -1])[..., None], design.test.shape[1], axis=-1)
-    if design.cross is None or design.cross_test is None or design.inducing is None:
+    if design.cross is None:
         return Cross(_kernel(design.test, hyper), k_tt, None, None)
+    assert design.inducing is not None
+    assert design.cross_test is not None
     rows, chol, _ = inducing_rows(design, hyper)
     rows_test = solve_triangles(chol, _kernel(design.cross_test, hyper))
     K_TX = np.matmul(np.swapaxes(rows_test, -1, -2), rows)
@@ -144,7 +148,7 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
     value = -0.5 * np.square(white).sum(axis=(2, 3)) - c * (log_det + 0.5 * n * np.log(2.0 * np.pi))
     alpha = np.matmul(white, inverse_chol)
     M = np.matmul(np.swapaxes(alpha, -1, -2), alpha) - c * np.matmul(np.swapaxes(inverse_chol, -1, -2), inverse_chol)
-    gradient = np.zeros(hyper.shape)
+    gradient = np.empty(hyper.shape)
     trace = np.einsum("rbii->rb", M)
     gradient[..., -1] = 0.5 * hyper[..., -1] * trace
     with np.errstate(over="ignore", invalid="ignore"):

@@ -233,7 +233,7 @@ class HyperModel(NamedTuple):
         return hyper, smooth.reshape(hyper.shape[0], self.n_latents, -1), self.per_latent(sd), refused
 
     def draw_white(self, rng: np.random.Generator, hyper: Array, auxiliary: Array) -> tuple[Array, Array]:
-        """Draw ν (r, B, c, n) and u (r, n) given h: g | h is Gaussian, the rest follows. Constraints only.
+        """Draw ν (r, B, c, n) and u (r, n), (r, 0) of the binary probit, given h: g | h is Gaussian. Constraints only.
 
         With z, z' standard normal, ν = z + CᵀT⁻¹(h - C z - sd z'), C = chol(S_g), T = S_g + sd². hyper (r, B, 2 + d);
         auxiliary h (r, L, n). rng gives exactly 2 r L n normals.
@@ -248,11 +248,12 @@ class HyperModel(NamedTuple):
         solved = np.swapaxes(solve("K_XX with the noise of h", T, np.swapaxes(gap, -1, -2), REMEDY), -1, -2)
         white = z + np.matmul(solved, chol)
         if self.likelihood == "probit":
-            return white, np.zeros((h.shape[0], self.y.size))
+            return white, np.empty((h.shape[0], 0))  # integrated out
         smooth = np.matmul(white, np.swapaxes(chol, -1, -2)).reshape(auxiliary.shape)
         data, every = np.arange(self.y.size), self.per_latent(sd)[:, self.y]
         own = auxiliary[:, self.y, data] - smooth[:, self.y, data]
-        return white, np.where(every > 0.0, own / np.where(every > 0.0, every, 1.0), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return white, np.where(every > 0.0, own / every, 0.0)
 
     def draw_auxiliary(self, rng: np.random.Generator, smooth: Array, sd: Array, own_noise: Array) -> Array:
         """Draw h | g, u, y: g_y + sd_y u for the label, normals below it for the others unless the label is in error.
@@ -304,7 +305,6 @@ class HyperModel(NamedTuple):
         ]
         for j, hyperprior in zero:  # a noise to be learnt that is given as zero has no logarithm
             centre[..., j] = hyperprior.scale**2 if hyperprior.root else hyperprior.scale
-        hyper = centre
         for width in (0.7, 0.3, 0.0):  # nearer to what is given where a covariance cannot be factorised
             log_hyper = self.log_hyper(centre)
             hyper = self.with_log(centre, log_hyper + width * rng.standard_normal(log_hyper.shape))
@@ -323,12 +323,12 @@ class HyperModel(NamedTuple):
             "hyper": hyper,
             "sweep": np.zeros(n_chains),
             "log_step": np.full(hyper.shape[:2], np.log(0.1)),
-            "acceptance": np.zeros(hyper.shape[:2]),
-            "refused_gradient": np.zeros(hyper.shape[:2]),
-            "refused_slice": np.zeros(hyper.shape[:2]),
+            "acceptance": np.empty(hyper.shape[:2]),  # this and what follows: what the first sweep will find
+            "refused_gradient": np.empty(hyper.shape[:2]),
+            "refused_slice": np.empty(hyper.shape[:2]),
         }
         if self.likelihood not in WALLS:
-            common |= {"taken": np.zeros(n_chains), "log_turn": np.full(n_chains, np.log(LARGEST_TURN))}
+            common["log_turn"] = np.full(n_chains, np.log(LARGEST_TURN))
         if self.likelihood == "softmax":
             normals = rng.standard_normal((n_chains, PREDICTIVE_DRAWS, self.n_latents, n_test))
             return {**common, "latent": latent, "normals": normals}
@@ -386,13 +386,13 @@ class HyperModel(NamedTuple):
             white = np.swapaxes(solve_triangles(chol, np.swapaxes(self.grouped(latent), -1, -2)), -1, -2)
             refused = nothing
             if not held:
-                none = np.zeros((latent.shape[0], self.y.size))
+                none = np.empty((latent.shape[0], 0))  # f has no noise beside it
                 hyper, latent, _, refused = self.ancillary_move(rngs["white"], hyper, white, none)
             chol = cholesky("K_XX", covariance(self.design, hyper), REMEDY)
             white, taken = self.rotation_move(rngs["latent"], white, chol, np.exp(state["log_turn"]))
             latent = np.matmul(white, np.swapaxes(chol, -1, -2)).reshape(latent.shape)
             if self.likelihood == "logit":
-                factors = scale_move(rngs["white"], white.reshape(latent.shape)[:, 0], latent[:, 0], self.y_sign)
+                factors = scale_move(rngs["white"], white.reshape(latent.shape)[:, 0], self.y_sign * latent[:, 0])
                 omega = draw_omega(rngs["auxiliary"], factors[:, None] * latent[:, 0])
                 values = (0.5 * self.y_sign / omega)[:, None, None]
                 hyper, acceptance, blocked = self._sufficient(
@@ -428,7 +428,7 @@ class HyperModel(NamedTuple):
     ) -> tuple[Array, Array, Array]:
         if held:
             zero = np.zeros(hyper.shape[:2])
-            return hyper, zero + TARGET_ACCEPTANCE, zero
+            return hyper, zero, zero
         moved, acceptance, refused = self.sufficient_move(rngs["gradient"], hyper, values, extra, step_size)
         if factorised:  # with extra variances every S can be factorised; f needs S alone to be
             _, good = factor(covariance(self.design, moved))
@@ -491,14 +491,14 @@ class HyperModel(NamedTuple):
         """
         r = white.shape[0]
         back = np.swapaxes(chol, -1, -2)
-        none, zero = np.zeros((r, self.n_latents)), np.zeros((r, self.y.size))
+        none = np.empty((r, 0))  # f has no noise beside it
 
         def latent_of(nu: Array) -> Array:
             return np.matmul(nu, back).reshape(r, self.n_latents, -1)
 
         def energy(nu: Array, speed: Array) -> Array:
             squares = 0.5 * (np.square(nu) + np.square(speed)).sum(axis=(1, 2, 3))
-            value: Array = self.log_likelihood(latent_of(nu), none, zero) - squares
+            value: Array = self.log_likelihood(latent_of(nu), none, none) - squares
             return value
 
         def force(nu: Array) -> Array:

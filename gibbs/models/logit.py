@@ -171,27 +171,25 @@ def inducing_moments(
     return InducingMoments(white_mean, white_cov, latent, test)
 
 
-def scale_move(
-    rng: np.random.Generator, white: Array, latent_values: Array, y_sign: Array, *, n_steps: int = 4
-) -> Array:
+def scale_move(rng: np.random.Generator, white: Array, margins: Array, *, n_steps: int = 4) -> Array:
     """Factors s (r,), s > 0, drawn so that (s · white, s · f) leaves p(white, f | y) invariant.
 
     Metropolis steps in log s on the ray through the origin (generalised Gibbs move, Liu & Sabatti 2000): with p white
     coordinates the density is s^p exp(-s²|white|²/2) Π σ(y s f) ds/s. Step sizes are drawn over two decades, so none
-    has to be tuned. white (r, p) standard normal a priori; latent_values (r, n) linear in white; y_sign (n,);
-    n_steps >= 1 Metropolis steps. rng gives exactly 3r n_steps numbers.
+    has to be tuned. white (r, p) standard normal a priori; margins (r, n) y f, f linear in white; n_steps >= 1
+    Metropolis steps. rng gives exactly 3r n_steps numbers.
     """
     size = white.shape[1]
     half_norm = 0.5 * np.einsum("rp,rp->r", white, white)
     log_scale = np.zeros(white.shape[0])
-    value = log_likelihood(latent_values, y_sign) - half_norm
+    value = log_expit(margins).sum(axis=1) - half_norm
     normals = rng.standard_normal((white.shape[0], n_steps))
     uniforms = rng.random((white.shape[0], n_steps, 2))
     for k in range(n_steps):
         width = 2.0 * 10.0 ** (-2.0 * uniforms[:, k, 0])
         proposal = log_scale + width * normals[:, k]
         scale = np.exp(proposal)
-        there = log_likelihood(scale[:, None] * latent_values, y_sign) - scale**2 * half_norm + size * proposal
+        there = log_expit(scale[:, None] * margins).sum(axis=1) - scale**2 * half_norm + size * proposal
         accept = np.log1p(-uniforms[:, k, 1]) < there - value
         log_scale = np.where(accept, proposal, log_scale)
         value = np.where(accept, there, value)

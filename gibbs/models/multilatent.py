@@ -73,11 +73,11 @@ class MultiLatentChains(NamedTuple):
     seconds: float
     sweeps_per_second: float  # of all chains together advancing one sweep
     settled: bool  # False: a chain stands still in at least one latent value
-    n_draws: int = 0  # per chain; the averages are over all of them
-    n_warmup: int = 0  # sweeps
-    keep_every: int = 1  # draws per kept draw
-    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
-    target_reached: bool = True  # False: max_draws came before target_ess
+    n_draws: int  # per chain; the averages are over all of them
+    n_warmup: int  # sweeps
+    keep_every: int  # draws per kept draw
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    target_reached: bool  # False: max_draws came before target_ess
 
 
 class LatentPrior(NamedTuple):
@@ -257,7 +257,8 @@ def conditionals(prior: LatentPrior, auxiliary_noise: float) -> Conditionals:
         test_gain = solve_factored(chol, prior.K_TX[k].T).T
         test_var = prior.k_tt[k] - np.einsum("tn,tn->t", test_gain, prior.K_TX[k])
         inducing_gain = inducing_cov = None
-        if prior.K_ZX is not None and prior.K_ZZ is not None:
+        if prior.K_ZX is not None:
+            assert prior.K_ZZ is not None
             inducing_gain = solve_factored(chol, prior.K_ZX[k].T).T
             inducing_cov = prior.K_ZZ[k] - inducing_gain @ prior.K_ZX[k].T
             inducing_cov = 0.5 * (inducing_cov + inducing_cov.T)

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import erfcx, log_ndtr
 
 from gibbs.chains.chain import Plan, Record, State, Storage, run, spawn_generators
-from gibbs.chains.diagnostics import Convergence, convergence, standard_error
+from gibbs.chains.diagnostics import Convergence, convergence, long_enough, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _inputs
@@ -231,7 +231,7 @@ class _Sampler(NamedTuple):
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         zeta = 2.0 * rng.standard_normal((n_chains, self.loadings.shape[1]))
-        return {"zeta": zeta, "accepted": np.zeros(n_chains)}
+        return {"zeta": zeta, "accepted": np.empty(n_chains)}
 
     def step(self, state: State, rngs: Generators) -> State:
         zeta, accepted = self.path(rngs["path"], state["zeta"])
@@ -245,7 +245,7 @@ class _Sampler(NamedTuple):
         position, force = zeta, self.gradient(zeta)
         # a path that leaves float64 ends at a density of 0, or at none: either is refused below
         with np.errstate(over="ignore", invalid="ignore"):
-            for _ in range(int(np.clip(np.ceil(_LENGTH / self.step_size), 2, _MOST_STEPS))):
+            for _ in range(int(min(np.ceil(_LENGTH / self.step_size), _MOST_STEPS))):
                 velocity = velocity + 0.5 * step * force
                 position = position + step * velocity
                 force = self.gradient(position)
@@ -318,8 +318,7 @@ def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains
     mass = raw.sum(axis=3)
     probability = raw / mass[..., None]
     settled = bool(np.all(np.ptp(finished.kept["log_joint"], axis=1) > 0.0))
-    sweeps = plan.n_draws * plan.thin
-    long_enough = all(bool(np.all(sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
+    trusted = long_enough(trust, plan.n_draws * plan.thin) and all(q.gate() for q in trust.values())
     return PairwiseChains(
         *inducing,
         *latent,
@@ -329,7 +328,7 @@ def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains
         probability_mass=mass.mean(axis=(0, 1)),
         quadrature_error=QUADRATURE_ERROR,
         convergence=trust,
-        gate=n_chains >= 4 and settled and long_enough and all(q.gate() for q in trust.values()),
+        gate=n_chains >= 4 and settled and trusted,
         white_draws=white,
         log_joint=finished.kept["log_joint"],
         acceptance=float(finished.totals["accepted"].mean() / plan.n_draws),
@@ -358,17 +357,17 @@ def _average(means: Array, cond_cov: Array) -> _Average:
     It leaves out the error of the grand mean, which enters in second order only.
     """
     r, s = means.shape[:2]
-    per_chain = min(max(-(-32 // r), 1), s)
+    per_chain = min(-(-32 // r), s)
     length = s // per_chain
     grand = means.mean(axis=(0, 1))
-    cov, cov_se = cond_cov.copy(), np.zeros_like(cond_cov)
+    cov, cov_se = cond_cov.copy(), np.empty_like(cond_cov)
     for a in range(means.shape[2]):
         centred = means[:, :, a] - grand[a]
         flat = centred.reshape(r * s, -1)
         cov[a] += flat.T @ flat / (r * s)
         batch = centred[:, s - per_chain * length :].reshape(r * per_chain, length, -1)
         outer = np.matmul(batch.transpose(0, 2, 1), batch) / length
-        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(len(outer)) if len(outer) > 1 else np.nan
+        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(len(outer))
     return _Average(grand, standard_error(means), cov, cov_se)
 
 

@@ -103,7 +103,7 @@ class _Full(NamedTuple):
         omega = draw_omega(rngs["auxiliary"], state["latent"])
         latent = draw_latent(rngs["latent"], self.K_XX, self.factor, self.y_sign, omega)
         if "scale" in self.moves:
-            latent = latent * scale_move(rngs["scale"], self.white(latent), latent, self.y_sign)[:, None]
+            latent = latent * scale_move(rngs["scale"], self.white(latent), self.y_sign * latent)[:, None]
         if "ellipse" in self.moves:
             prior = _each(self.factor, rngs["ellipse"].standard_normal(latent.shape))
             cos, sin = ellipse_move(rngs["ellipse"], latent, prior, self.y_sign)
@@ -146,7 +146,7 @@ class _Fitc(NamedTuple):
         m = inducing.shape[1]
         if "scale" in self.moves:
             latent = self.latent(white[:, :m], white[:, m:])
-            white = white * scale_move(rngs["scale"], white, latent, self.y_sign)[:, None]
+            white = white * scale_move(rngs["scale"], white, self.y_sign * latent)[:, None]
         if "ellipse" in self.moves:
             prior = rngs["ellipse"].standard_normal(white.shape)
             latent, latent_prior = (self.latent(w[:, :m], w[:, m:]) for w in (white, prior))

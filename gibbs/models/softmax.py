@@ -97,7 +97,7 @@ class SoftmaxChains(NamedTuple):
     n_warmup: int
     keep_every: int  # draws per kept draw
     target_reached: bool  # False: max_draws was reached before target_ess
-    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
 
 
 class _Softmax:
@@ -128,10 +128,10 @@ class _Softmax:
             "latent": draw_shift(rng, self.target.latent(white), self.shift),
             "sweep": np.zeros(1),
             "tuned": np.zeros(1),  # sweeps since the steps were last set
-            "moved": np.zeros(n_chains),
+            "moved": np.empty(n_chains),
         }
         for move in self.moves:
-            state[f"acceptance.{move}"] = np.zeros(n_chains)
+            state[f"acceptance.{move}"] = np.empty(n_chains)  # of the first sweep to come
             if move in TARGET_ACCEPTANCE:
                 state[f"log_step.{move}"] = np.log(np.full(1, 0.2))
         if "flow" in self.moves:
@@ -257,7 +257,7 @@ class _Softmax:
 
 def n_kicks_of(step_size: float) -> int:
     """Rotations of a path: enough steps of step_size for 1.5 radians, at most 150."""
-    return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
+    return int(min(np.ceil(_TURN / step_size), _MOST_KICKS))
 
 
 @takes_values
@@ -316,7 +316,8 @@ def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> Softma
     shift_cov = np.einsum("atn,nm,btm->tab", given.test_gain, shift.cov, given.test_gain, optimize=True)
     test_cov = cov("test", shift_cov + given.test_var.T[:, :, None] * np.eye(C))
     inducing = inducing_cov = None
-    if given.inducing_gain is not None and given.inducing_cov is not None:
+    if given.inducing_gain is not None:
+        assert given.inducing_cov is not None
         shift_cov = given.inducing_gain @ shift.cov @ np.swapaxes(given.inducing_gain, 1, 2)
         inducing, inducing_cov = mean("inducing_mean"), cov("inducing", given.inducing_cov + shift_cov)
     acceptance = {move: finished.totals[f"acceptance.{move}"] / n_draws for move in model.moves}

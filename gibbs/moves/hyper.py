@@ -54,10 +54,10 @@ def hamiltonian_move(
         there = function(x)
         alive = alive & np.isfinite(there.value)
         gradient = there.gradient
-        momentum = np.where(alive[..., None], halved + 0.5 * size * gradient, 0.0)
-    with np.errstate(over="ignore"):
-        end = np.where(alive, there.value - 0.5 * np.square(momentum).sum(axis=-1), -np.inf)
-    drop = np.minimum(end - np.where(alive, energy, 0.0), 0.0)
+        momentum = halved + 0.5 * size * gradient
+    with np.errstate(over="ignore", invalid="ignore"):
+        end = there.value - 0.5 * np.square(momentum).sum(axis=-1)
+        drop = np.where(alive, np.minimum(end - energy, 0.0), -np.inf)
     accepted = alive & (log_uniform < drop)
     return Moved(np.where(accepted[..., None], x, position), np.exp(drop), (~alive).astype(np.float64))
 

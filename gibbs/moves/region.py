@@ -124,8 +124,6 @@ def bounce_move(
         if not go.all():
             h, w, sign, rest, ids, constraint = h[go], w[go], sign[go], rest[go], ids[go], constraint[go]
             k = np.arange(ids.size)
-        if not ids.size:
-            break
         j, i = np.divmod(constraint, n)
         label = y[i]
         speed = w[k, label, i] - w[k, j, i]

@@ -204,7 +204,6 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
         return float(target.log_likelihood(at[None])[0] - 0.5 * at @ at)
 
     here = value(white)
-    H = np.eye(p)
     for _ in range(max_iterations):
         prob = _softmax(target.latent(white[None]))[0]  # (C, n)
         gradient = (target.basis @ (_indicator(target.y, k + 1) - prob)).ravel()

@@ -85,7 +85,7 @@ def _logit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
     yield "ω, then f", Step(f, draw_latent(rng, cov, root, sign, sample_polya_gamma(rng, f)))
     white: Array = np.asarray(np.linalg.solve(root, f.T).T, dtype=np.float64)
     for n_steps in (1, 4):
-        factors = scale_move(rng, white, f, sign, n_steps=n_steps)
+        factors = scale_move(rng, white, sign * f, n_steps=n_steps)
         yield f"{n_steps} changes of scale", Step(f, factors[:, None] * f)
     prior = rng.standard_normal(f.shape) @ root.T
     cos, sin = ellipse_move(rng, f, prior, sign)

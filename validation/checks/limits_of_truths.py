@@ -30,7 +30,7 @@ def _refusal(function: Callable[..., Any], *given: Any, **named: Any) -> str:
     """What an error says of a call; empty where there is none."""
     try:
         function(*given, **named)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         return str(error)
     return ""
 
@@ -463,8 +463,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         ):
             polya_gamma._jacobi(rng, np.array([0.7]))
         # what is refused is proposed anew, with a uniform of its own that the series is asked about too
-        right = (len(asked) > 0) == (looks > 0) and sum(proposed) == proposals
-        wrong += [f"{uniform:.6g}: series {len(asked)} times, {sum(proposed)} proposals"] * (not right)
+        right = (sum(asked) > 0) == (looks > 0) and sum(proposed) == proposals
+        wrong += [f"{uniform:.6g}: series of {sum(asked)} draws, {sum(proposed)} proposals"] * (not right)
     yield flaws(len(wrong), f"a uniform just below and just above the least first sum, {least:.6g} {wrong}", "gibbs",
                  "draws")  # fmt: skip
     # beyond a tilt of 40 nothing is proposed above 0.64, and the table of masses has an end

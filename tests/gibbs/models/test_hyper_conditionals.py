@@ -399,7 +399,7 @@ def test_white_values_given_the_auxiliary_are_gaussian_and_the_own_noise_fits_th
     z, u, own = white_statistics(rng, case)
     assert_z(z)
     # condition of S below 1e5
-    np.testing.assert_allclose(u, 0.0 * own if case.likelihood == "probit" else own, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(u, own[:, :0] if case.likelihood == "probit" else own, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", WALLS)

@@ -273,7 +273,7 @@ def test_a_further_move_alone_leaves_the_posterior_alone(rng, assert_z, quadratu
     for _ in range(4):
         if move == "scale":
             white = np.linalg.solve(chol, f.T).T
-            f = scale_move(rng, white, f, y)[:, None] * f
+            f = scale_move(rng, white, y * f)[:, None] * f
         else:
             prior = rng.standard_normal(f.shape) @ chol.T
             cos, sin = ellipse_move(rng, f, prior, y)

@@ -22,11 +22,11 @@ _PLANTED = (
     ("mh-softmax", "softmax", "acceptance[move].min()", "acceptance[move].max()"),
     ("mh-softmax", "softmax", "sound=not collapsed", "sound=True"),
     ("gibbs-pairwise", "pairwise", "np.all(np.ptp", "np.any(np.ptp"),
-    ("gibbs-pairwise", "pairwise", "and long_enough and", "and"),
+    ("gibbs-pairwise", "pairwise", "long_enough(trust, plan.n_draws * plan.thin) and all", "all"),
     ("gibbs-pairwise", "pairwise", *_FOUR),
     ("gibbs-probit", "hyper", *_LEAST),
-    ("gibbs-probit", "hyper", "np.minimum(_moving(learnt)", "np.maximum(_moving(learnt)"),
-    ("gibbs-probit", "hyper", "100.0 * q.auto", "101.0 * q.auto"),
+    ("gibbs-probit", "hyper", "np.minimum(chain_movement(learnt)", "np.maximum(chain_movement(learnt)"),
+    ("gibbs-probit", "hyper", "long_enough(trust, n_draws * thin) and all", "all"),
     ("gibbs-probit", "hyper", "not any(refused", "not all(refused"),
 )
 

@@ -40,7 +40,7 @@ _PLANTED = (
     (_TRUTHS, _FITC, "gibbs.evidence.annealed", "np.maximum(rest, 0.0)", "rest"),
     (_TRUTHS, _SHARES, "gibbs.models.quadrature", "np.clip(out, 0.0, 1.0)", "np.clip(out, 0.0, 2.0)"),
     (_TRUTHS, _SHARES, "gibbs.models.softmax_probability", "np.clip(out, 0.0, 1.0)", "np.clip(out, -1.0, 1.0)"),
-    (_TRUTHS, _SHARES, "gibbs.moves.hyper", "energy, 0.0), 0.0)", "energy, 0.0), 1.0)"),
+    (_TRUTHS, _SHARES, "gibbs.moves.hyper", "end - energy, 0.0)", "end - energy, 1.0)"),
     (_TRUTHS, _LIMITS, "gibbs.chains.warmup", "np.square(means), 0.0)", "np.square(means), 1.0)"),
     (_TRUTHS, _LIMITS, "gibbs.chains.warmup", "np.maximum(sums", "np.minimum(sums"),
     (_TRUTHS, _LIMITS, "gibbs.chains.warmup", "(length / (length - 1.0))", "(length / (length - 2.0))"),

@@ -36,8 +36,8 @@ _PLANTED = (
     (_PATHS, "gibbs.models.pairwise", "_MOST_STEPS = 200", "_MOST_STEPS = 400"),
     (_PATHS, "gibbs.models.hyper_models", "TARGET_ACCEPTANCE = 0.8", "TARGET_ACCEPTANCE = 1.6"),
     (_PATHS, "gibbs.models.hyper_models", "LARGEST_TURN = 0.5 * np.pi", "LARGEST_TURN = np.pi"),
-    (_SURE, "gibbs.draws.polya_gamma", "max(3.0 * np.exp(-4.0", "max(6.0 * np.exp(-4.0"),
-    (_SURE, "gibbs.draws.polya_gamma", "1.000001 * max", "1.000001 * min"),
+    (_SURE, "gibbs.draws.polya_gamma", "3.0 * np.exp(-4.0", "6.0 * np.exp(-4.0"),
+    (_SURE, "gibbs.draws.polya_gamma", "3.0 * np.exp(-4.0 / _T)", "3.0 * np.exp(-5.0 / _T)"),
     (_SURE, "gibbs.draws.polya_gamma", "_Z_CLIP + 2.0", "_Z_CLIP - 2.0"),
     (_PATHS, "gibbs.models.hyper_models", "SMOOTHING = 0.1", "SMOOTHING = -0.1"),
 )
