@@ -188,8 +188,7 @@ class RateMemory:
     def _average(self, gradient: Natural) -> None:
         share = 1.0 / self.length
         first, second = gradient.first, gradient.second.ravel(order="K")
-        self.first *= 1.0 - share
-        self.first += share * first
+        self.first = (1.0 - share) * self.first + share * first
         self.second *= 1.0 - share
         self.second = daxpy(second, self.second, a=share)  # in place
         squared = float(first @ first) + float(second @ second)
