@@ -56,8 +56,7 @@ def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     if not np.isfinite(norm):
         raise ValueError(f"{name}: found a value that is not finite, expected finite numbers")
     factor, info = dpotrf(matrix, lower=1, clean=1)
-    reciprocal = dpocon(factor, norm, uplo="L")[0] if info == 0 else 0.0
-    if reciprocal < _EPS:
+    if info != 0 or dpocon(factor, norm, uplo="L")[0] < _EPS:
         size = len(matrix)
         smallest, largest = _ends(matrix)
         raise NotPositiveDefiniteError(

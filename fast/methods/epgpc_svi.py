@@ -346,7 +346,7 @@ class _Steps(Stepping):
         if before is not None:
             self.changes.append(parameter_change(before, after))
         self.before = after
-        if len(self.changes) == window and converged_parameters(self.changes, window, threshold):
+        if converged_parameters(self.changes, window, threshold):
             why = f"mean change of mean and covariance over {window} steps below {threshold:g}"
             return Ended(False, why, converged=True)
         return None

@@ -284,11 +284,7 @@ def _search(
 ) -> Hyper:
     """L-BFGS-B over mu, C and logarithms."""
     form = _Vector(prior.hyper, prior.Z, learn, hyperprior)
-    blocks = [
-        Batch(inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
-        for start in range(0, prior.y_sign.size, 4096)
-    ]
-    whole = Batch(np.concatenate([b.X for b in blocks]), prior.y_sign)
+    whole = Batch(inputs.finite_rows("X", prior.X[:]), prior.y_sign)
 
     def evaluate(vector: FloatArray, _: Any) -> Place:
         return Place(*form.evaluate(vector, expected, whole, 1.0))
