@@ -119,8 +119,7 @@ class SEPClassifier(SteppingClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             online = self._begin(X) if first else self._continue()
-        before: int = getattr(self, "_stream_rows", 0) if hasattr(self, "_online") else 0
-        rows = before + X.shape[0]
+        rows = X.shape[0] + (self._stream_rows if hasattr(self, "_online") else 0)
         room = self._room(online.run.points.m) if hasattr(self, "_online") else 0
         with online.whole():
             if room:

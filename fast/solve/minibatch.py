@@ -55,16 +55,23 @@ class Source(Protocol):
         """Continue where `state` was taken."""
 
 
+def _arrays(X: Any, y: Any) -> tuple[Any, Any]:
+    """Inputs and labels, of one length and not empty."""
+    X, y = inputs.real_array("X", X, 2), inputs.real_array("y", y, 1)
+    n, d = X.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"X: found shape {X.shape}, expected at least one row and one column")
+    if y.shape != (n,):
+        raise ValueError(f"y: found shape {y.shape}, expected ({n},)")
+    return X, y
+
+
 class _ArrayBlocks:
     """Consecutive rows of arrays or memory maps."""
 
     def __init__(self, X: Any, y: Any, block_size: int) -> None:
-        self.X, self.y = inputs.real_array("X", X, 2), inputs.real_array("y", y, 1)
+        self.X, self.y = _arrays(X, y)
         self.n, self.d = self.X.shape
-        if self.n == 0 or self.d == 0:
-            raise ValueError(f"X: found shape {self.X.shape}, expected at least one row and one column")
-        if self.y.shape != (self.n,):
-            raise ValueError(f"y: found shape {self.y.shape}, expected ({self.n},)")
         self.block_size = block_size
 
     def __len__(self) -> int:
@@ -205,9 +212,7 @@ class Shuffled:
             pieces.append(Batch(self._pool.X[part], self._pool.y[part]))
             wanted -= part.stop - part.start
             self._emitted = part.stop
-        batch = pieces[0]
-        if len(pieces) > 1:
-            batch = Batch(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]))
+        batch = Batch(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]))
         self._batch += 1
         if self._batch == per_epoch:
             if self._emitted < self._pool.X.shape[0] or next(self._stream, None) is not None:
@@ -246,8 +251,9 @@ class Listed:
     """Batches by explicit index lists, in their order; for audits."""
 
     def __init__(self, X: Any, y: Any, batches: Sequence[Any], *, encode: Encode = inputs.labels) -> None:
-        blocks = _ArrayBlocks(X, y, 1)
-        self.n, self.d, self._X, self._y, self.encode = blocks.n, blocks.d, blocks.X, blocks.y, encode
+        self._X, self._y = _arrays(X, y)
+        self.n, self.d = self._X.shape
+        self.encode = encode
         self.batches = index_lists("batches", batches, self.n)
         self._next = 0
 
@@ -256,7 +262,7 @@ class Listed:
 
     def at(self, batch: IntArray) -> Batch:
         """The rows of an index list."""
-        X = _block_inputs(self._X[batch], self.d, 0)
+        X = inputs.finite_rows("X", self._X[batch])
         return Batch(X, self.encode(self._y[batch], X.shape[0]))
 
     def digests(self) -> dict[str, str]:
