@@ -92,7 +92,7 @@ def residual_of(old: Pair, proposal: Proposal) -> float:
     proposal  what they want
     """
     change = standardised_change(proposal.mean, proposal.var, proposal.target[0] - old[0], proposal.target[1] - old[1])
-    return max(float(change.max(initial=0.0)), proposal.extra)
+    return max(float(change.max()), proposal.extra)
 
 
 class _Remaining:
