@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import struct
@@ -216,13 +217,13 @@ def _content(mark: str, arrays: Mapping[str, Any]) -> str:
 def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, _Member]:
     """Headers of all arrays. Nothing is unpacked: members are refused unless they are stored as they are."""
     size = os.fstat(file.fileno()).st_size
+    if sum(info.file_size for info in archive.infolist()) > size:
+        raise ValueError("arrays are packed, or larger than the file")
     members: dict[str, _Member] = {}
-    total = 0
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        total += info.file_size
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or total > size:
-            raise ValueError(f"{name} is packed, or larger than the file")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise ValueError(f"{name} is packed")
         if name in members or name == info.filename:
             raise ValueError(f"{info.filename} is there twice or is no array")
         with archive.open(info) as stream:
@@ -232,17 +233,10 @@ def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, _Member]:
             header = stream.tell()
         if dtype.hasobject:
             raise ValueError(f"{name} holds objects")
-        if any(axis < 0 for axis in shape) or header + dtype.itemsize * _product(shape) != info.file_size:
+        if any(axis < 0 for axis in shape) or header + dtype.itemsize * math.prod(shape) != info.file_size:
             raise ValueError(f"{name} is not as large as its header has it")
         members[name] = _Member(info, dtype, tuple(shape))
     return members
-
-
-def _product(shape: Iterable[int]) -> int:
-    size = 1
-    for axis in shape:
-        size *= axis
-    return size
 
 
 def _read(archive: zipfile.ZipFile, member: _Member) -> np.ndarray:

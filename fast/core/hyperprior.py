@@ -190,9 +190,8 @@ def log_hyperprior(
     one_of("hyperprior", family, tuple(_FAMILIES))
     power = 0.5 if prior_on == "root" and name in ("variance", "noise") else 1.0
     result = _FAMILIES[family](value**power, df, scale)
-    log_value, one = power * np.log(value), np.ones_like(value)
     if map_density == "log":
-        return LogDensity(result.value + log_value, power * (result.derivative + one))
+        return LogDensity(result.value + power * np.log(value), power * (result.derivative + 1.0))
     return LogDensity(result.value, power * result.derivative)
 
 

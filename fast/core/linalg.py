@@ -55,9 +55,8 @@ def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     norm = float(np.abs(np.tril(matrix) + np.tril(matrix, -1).T).sum(axis=0).max())
     if not np.isfinite(norm):
         raise ValueError(f"{name}: found a value that is not finite, expected finite numbers")
-    factor, info = dpotrf(matrix, lower=1, clean=1)
-    reciprocal = dpocon(factor, norm, uplo="L")[0] if info == 0 else 0.0
-    if reciprocal < _EPS:
+    factor, info = dpotrf(matrix, lower=True)
+    if info != 0 or dpocon(factor, norm, uplo="L")[0] < _EPS:
         size = len(matrix)
         smallest, largest = _ends(matrix)
         raise NotPositiveDefiniteError(
@@ -83,7 +82,7 @@ def factorise(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     ------
     NotPositiveDefiniteError   names matrix, size, smallest eigenvalue and the remedy
     """
-    factor, info = dpotrf(matrix, lower=1, clean=1)
+    factor, info = dpotrf(matrix, lower=True)
     pivots = factor.diagonal()
     if info == 0 and pivots.min() ** 2 > _EPS * pivots.max() ** 2:  # False for NaN too
         return factor
@@ -187,7 +186,7 @@ def factorise_any(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     ------
     NotPositiveDefiniteError   names matrix, size, smallest eigenvalue and the remedy
     """
-    factor, info = dpotrf(matrix, lower=1, clean=1)
+    factor, info = dpotrf(matrix, lower=True)
     return factor if _succeeded(factor, info) else cholesky(matrix, name, remedy)
 
 
@@ -200,7 +199,7 @@ def factorise_in_place(matrix: FloatArray) -> FloatArray | None:
     ----------
     matrix : (m, m)   symmetric, Fortran order
     """
-    factor, info = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
+    factor, info = dpotrf(matrix, lower=True, overwrite_a=True)
     return factor if _succeeded(factor, info) else None
 
 
@@ -231,7 +230,7 @@ def invert_lower(factor: FloatArray, *, overwrite: bool = False) -> FloatArray:
     ------
     NotPositiveDefiniteError   a zero on the diagonal
     """
-    inverse, info = dtrtri(factor, lower=1, overwrite_c=int(overwrite))
+    inverse, info = dtrtri(factor, lower=True, overwrite_c=overwrite)
     if info != 0:
         size = len(factor)
         raise NotPositiveDefiniteError(
@@ -253,7 +252,7 @@ def invert_in_place(factor: FloatArray) -> FloatArray:
     NotPositiveDefiniteError   a zero on the diagonal
     """
     # dlauum's info speaks of arguments only
-    return dlauum(invert_lower(factor, overwrite=True), lower=1, overwrite_c=1)[0]
+    return dlauum(invert_lower(factor, overwrite=True), lower=True, overwrite_c=True)[0]
 
 
 def solve_stack(factors: FloatArray, rhs: FloatArray) -> FloatArray:
@@ -405,7 +404,7 @@ def solve_rows(factor: FloatArray, rhs: FloatArray, *, transposed: bool = False)
     rhs : (b, m)        overwritten
     transposed : bool   solve with the transpose of the factor
     """
-    return dtrsm(1.0, factor, rhs.T, side=0, lower=1, trans_a=int(transposed), overwrite_b=1).T
+    return dtrsm(1.0, factor, rhs.T, side=0, lower=True, trans_a=transposed, overwrite_b=True).T
 
 
 def solve_vector(factor: FloatArray, rhs: FloatArray, *, transposed: bool = False) -> FloatArray:
@@ -417,7 +416,7 @@ def solve_vector(factor: FloatArray, rhs: FloatArray, *, transposed: bool = Fals
     rhs : (m,)
     transposed : bool   solve with the transpose of the factor
     """
-    return dtrsv(factor, rhs, lower=1, trans=int(transposed))
+    return dtrsv(factor, rhs, lower=True, trans=transposed)
 
 
 def squared_norms(rhs: FloatArray) -> FloatArray:

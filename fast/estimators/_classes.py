@@ -313,7 +313,7 @@ class BoundedClassifier(SteppingClassifier):
     def _options(self) -> dict[str, Any]:
         if not isinstance(self.epsilon, str):
             self.epsilon_ = self.epsilon
-        return {"epsilon": getattr(self, "epsilon_", _USUAL_ERRORS)}
+        return {"epsilon": self.epsilon_}
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         self.epsilon_ = _USUAL_ERRORS

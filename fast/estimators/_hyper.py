@@ -115,7 +115,7 @@ class HyperLearning:
     _auto: tuple[str, ...] = ("variance", "lengthscales")  # what learn="auto" stands for
     _by_rows = False  # whether what is learned has an axis of classes
     _density: Hyperprior | None = None
-    _each_input = False  # whether lengthscales are learned one by one, or their factor
+    _each_input: bool  # whether lengthscales are learned one by one, or their factor
 
     # -- of a subclass -----------------------------------------------------------------------------------------------
 

@@ -119,14 +119,15 @@ class SEPClassifier(SteppingClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             online = self._begin(X) if first else self._continue()
-        before: int = getattr(self, "_stream_rows", 0) if hasattr(self, "_online") else 0
+        before: int = self._stream_rows if hasattr(self, "_online") else 0
         rows = before + X.shape[0]
         room = self._room(online.run.points.m) if hasattr(self, "_online") else 0
         with online.whole():
             if room:
                 online.grow(online.candidates(np.array(X, dtype=np.float64), room))
             online.step(X, codes, max(rows, self._fit_rows) if total is None else total)
-        self._online, self._stream_rows = online, rows
+        self._online = online
+        self._stream_rows: int = rows
         batches = online.iterations
         self._keep(self._fitted(Running(self._online.run), None, batches, False, f"{batches} batches seen"))
         return self

@@ -137,7 +137,7 @@ def sum_sites(
             continue
         block = inputs.finite_rows("X", X[part], start)
         rows = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise).rows
-        P = dsyrk(1.0, (rows * np.sqrt(site_precision[part])[:, None]).T, beta=1.0, c=P, lower=1, overwrite_c=1)
+        P = dsyrk(1.0, (rows * np.sqrt(site_precision[part])[:, None]).T, beta=1.0, c=P, lower=True, overwrite_c=True)
         shift += rows.T @ site_shift[part]
     return SiteSums(shift, P + np.tril(P, -1).T)
 
@@ -346,7 +346,7 @@ class _Steps(Stepping):
         if before is not None:
             self.changes.append(parameter_change(before, after))
         self.before = after
-        if len(self.changes) == window and converged_parameters(self.changes, window, threshold):
+        if converged_parameters(self.changes, window, threshold):
             why = f"mean change of mean and covariance over {window} steps below {threshold:g}"
             return Ended(False, why, converged=True)
         return None

@@ -268,8 +268,7 @@ def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> Labe
         trained = train(run, settings, options.callback)
     else:
         trained = Trained(np.empty(0), 0.0, True, 0, 0, False, "closed form")
-    doubt = uncertainty(run) if trained.converged else 0.0
-    if doubt > SURE:
+    if trained.converged and (doubt := uncertainty(run)) > SURE:
         why = f"found a change of {doubt:.1e} by shifts in the last digits, expected at most {SURE:.0e}; raise noise"
         trained = trained._replace(residual=trained.residual if learn else doubt, converged=False, reason=why)
     return LabelPosterior(run, options.epsilon, trained)

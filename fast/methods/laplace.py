@@ -252,6 +252,6 @@ def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
         converged = converged and good
     if t == 0:
         empty = ClassPrediction(np.empty((0, C)), np.empty((0, C, C)), scores, np.empty(0))
-        return TKPPrediction(empty, scores, True)
+        return TKPPrediction(empty, scores, converged)
     distribution = latent_distribution(prior, posterior.posterior, X_test)
     return TKPPrediction(normalised(distribution, scores), scores, converged)

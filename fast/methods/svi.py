@@ -112,7 +112,6 @@ class _Vector:
         self.lower = np.tril_indices(self.m)
         self.parts = np.cumsum([self.m, self.lower[0].size])
         self._kernel: Kernel | None = None
-        self.log_prior = np.nan  # of the last evaluation
 
     def pack(self, inducing_mean: FloatArray, chol_cov: FloatArray) -> FloatArray:
         return np.concatenate([inducing_mean, chol_cov[self.lower], self.packing.vector(self.hyper, None)])
@@ -284,11 +283,7 @@ def _search(
 ) -> Hyper:
     """L-BFGS-B over mu, C and logarithms."""
     form = _Vector(prior.hyper, prior.Z, learn, hyperprior)
-    blocks = [
-        Batch(inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
-        for start in range(0, prior.y_sign.size, 4096)
-    ]
-    whole = Batch(np.concatenate([b.X for b in blocks]), prior.y_sign)
+    whole = Batch(inputs.finite_rows("X", prior.X[:]), prior.y_sign)
 
     def evaluate(vector: FloatArray, _: Any) -> Place:
         return Place(*form.evaluate(vector, expected, whole, 1.0))
@@ -351,7 +346,7 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
         open_var = np.maximum(run.hyper.variance - squared_norms(rows), 0.0) + run.hyper.noise
         mean[part] = rows @ p
         turned = solve_rows(kernel.chol_K, rows, transposed=True)  # kappa_i
-        whitened = dtrmm(1.0, run.chol_cov, turned.T, side=0, lower=1, trans_a=1).T
+        whitened = dtrmm(1.0, run.chol_cov, turned.T, side=0, lower=True, trans_a=True).T
         var[part] = open_var + squared_norms(whitened)
     return mean, var
 

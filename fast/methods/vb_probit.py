@@ -189,15 +189,17 @@ def converge(
     terms = region_terms(mean.T, prior.y, curvature=accelerate)
     value = vb_bound(weights, mean, terms.value, at.log_det)
     trace: list[float] = []
-    residual, stalled = np.inf, 0
+    residual = np.inf
     while True:
         away = terms.derivative.T - weights
         moved = _smoothed(at, prior, away)  # (K + I)^-1 (grad - b): the plain sweep adds this to b
         last, residual = residual, float(np.abs(_times(prior, moved)).max()) / max(1.0, float(np.abs(mean).max()))
         if callback is not None and trace:
             callback(OuterProgress(len(trace), value, residual, 0))
-        stalled = stalled + 1 if residual >= 0.5 * last and residual < 1e-7 else 0
-        if residual <= tolerance or len(trace) >= max_iterations or (accelerate and stalled >= 3) or ended():
+        if not (residual >= 0.5 * last and residual < 1e-7):  # what falls no further there is rounding
+            halved_at = len(trace)
+        stalled = accelerate and len(trace) - halved_at >= 3
+        if residual <= tolerance or len(trace) >= max_iterations or stalled or ended():
             break
         if accelerate:
             assert terms.curvature is not None
@@ -375,10 +377,6 @@ def alternate(
     learning_tolerance : float    largest move of a logarithm in a round
     callback : callable           called with the posterior after each round's `converge`
     """
-    learn = inputs.names("learn", learn)
-    callback = inputs.calls_back("callback", callback)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    learning_tolerance = inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
     before = learned_logarithms(learn, prior.hyper, prior.shared)
     at = converge(prior, VBOptions(tolerance=tolerance))
     trace: list[float] = []

@@ -61,7 +61,7 @@ class JJOptions(JJHybridOptions, Accelerated):
     """Options of `fit`."""
 
 
-DEFAULTS, FULL, HYBRID, ONE_ROUND = JJOptions(), JJFullOptions(), JJHybridOptions(), Rounds(n_upd=1, n_fun=1)
+DEFAULTS, FULL, HYBRID = JJOptions(), JJFullOptions(), JJHybridOptions()
 
 
 class Bound:
@@ -146,7 +146,7 @@ def _positive(prior: Prepared, xi: FloatArray) -> FloatArray:
 
 
 def _fit(
-    variant: str, data: Data, prior: Prior, options: JJFullOptions, rounds: Rounds = ONE_ROUND, accelerate: bool = True
+    variant: str, data: Data, prior: Prior, options: JJFullOptions, rounds: Rounds = HYBRID, accelerate: bool = True
 ) -> QuadraticPosterior:
     chosen = checked_learn(options.learn)
     tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback

@@ -218,8 +218,7 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
         return fit(data, moved(prior, hyper, Z), replace(options, initial_c=start, callback=None))
 
     search = WarmSearch(run, lambda at: (at.elbo, gradients(at)), lambda at: at.c, options.initial_c)
-    best: tuple[XGPCPosterior, Learned] | None = None
-    highest = -np.inf
+    best: tuple[float, XGPCPosterior, Learned] | None = None
     for k in range(1 + options.restarts):
         here = packing
         if k > 0:
@@ -233,7 +232,7 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
                 raise
             continue  # a restart that the prior refuses is none
         value = posterior.elbo + here.prior(learned.hyper)[0]
-        if best is None or value > highest:
-            best, highest = (posterior, learned), value
+        if best is None or value > best[0]:
+            best = value, posterior, learned
     assert best is not None
-    return best
+    return best[1:]

@@ -60,7 +60,7 @@ def adam_step(gradient: FloatArray, state: AdamState, learning_rate: float, *, o
     share, correction = learning_rate / (1.0 - _FIRST_DECAY**t), 1.0 - _SECOND_DECAY**t
     if not overwrite:
         gradient, state = gradient.copy(), state._replace(first=state.first.copy(), second=state.second.copy())
-    spare = np.empty(min(_BLOCK, gradient.size))
+    spare = np.empty_like(gradient[:_BLOCK])
     for start in range(0, gradient.size, _BLOCK):
         g, first, second = (part[start : start + _BLOCK] for part in (gradient, state.first, state.second))
         work = spare[: g.size]

@@ -55,16 +55,23 @@ class Source(Protocol):
         """Continue where `state` was taken."""
 
 
+def _arrays(X: Any, y: Any) -> tuple[Any, Any]:
+    """Inputs and labels, of one length and not empty."""
+    X, y = inputs.real_array("X", X, 2), inputs.real_array("y", y, 1)
+    n, d = X.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"X: found shape {X.shape}, expected at least one row and one column")
+    if y.shape != (n,):
+        raise ValueError(f"y: found shape {y.shape}, expected ({n},)")
+    return X, y
+
+
 class _ArrayBlocks:
     """Consecutive rows of arrays or memory maps."""
 
     def __init__(self, X: Any, y: Any, block_size: int) -> None:
-        self.X, self.y = inputs.real_array("X", X, 2), inputs.real_array("y", y, 1)
+        self.X, self.y = _arrays(X, y)
         self.n, self.d = self.X.shape
-        if self.n == 0 or self.d == 0:
-            raise ValueError(f"X: found shape {self.X.shape}, expected at least one row and one column")
-        if self.y.shape != (self.n,):
-            raise ValueError(f"y: found shape {self.y.shape}, expected ({self.n},)")
         self.block_size = block_size
 
     def __len__(self) -> int:
@@ -87,7 +94,7 @@ def permuted(index: int, count: int, keys: IntArray) -> int:
     count : int      >= 1
     keys : (6,)      random integers below 2^32
     """
-    middle = max(1, ((count - 1).bit_length() + 1) // 2)
+    middle = ((count - 1).bit_length() + 1) // 2
     mask = (1 << middle) - 1
     value = index
     while True:
@@ -149,8 +156,7 @@ class Shuffled:
     def _open(self, skip: int = 0) -> None:
         """Start the epoch at its block number `skip`."""
         self._first_block = self._next_block = skip
-        self._emitted = 0  # rows of the pool that were given away
-        self._pool: Batch | None = None
+        self._pool, self._emitted = Batch(np.empty((0, self.d)), np.empty(0)), 0  # rows, and how many were given away
         self._stream = self._read(skip)
 
     def _rng(self, purpose: int, number: int) -> np.random.Generator:
@@ -200,19 +206,15 @@ class Shuffled:
         wanted = (k + 1) * self.n // per_epoch - k * self.n // per_epoch
         pieces: list[Batch] = []
         while wanted > 0:
-            if self._pool is None or self._emitted == self._pool.X.shape[0]:
+            if self._emitted == self._pool.X.shape[0]:
                 self._fill()
-            assert self._pool is not None
             part = slice(self._emitted, min(self._emitted + wanted, self._pool.X.shape[0]))
             pieces.append(Batch(self._pool.X[part], self._pool.y[part]))
             wanted -= part.stop - part.start
             self._emitted = part.stop
-        batch = pieces[0]
-        if len(pieces) > 1:
-            batch = Batch(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]))
+        batch = Batch(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]))
         self._batch += 1
         if self._batch == per_epoch:
-            assert self._pool is not None
             if self._emitted < self._pool.X.shape[0] or next(self._stream, None) is not None:
                 raise ValueError(f"n: found more rows than {self.n} in an epoch, expected the same rows in every epoch")
             self._epoch, self._batch = self._epoch + 1, 0
@@ -233,7 +235,7 @@ class Shuffled:
 
     def state(self) -> IntArray:
         """Epoch, batch in it, first block and position of the pool, and whether there is one."""
-        has_pool = self._pool is not None
+        has_pool = self._pool.X.shape[0] > 0
         return np.array([self._epoch, self._batch, self._first_block, self._emitted, int(has_pool)])
 
     def restore(self, state: IntArray) -> None:
@@ -249,8 +251,9 @@ class Listed:
     """Batches by explicit index lists, in their order; for audits."""
 
     def __init__(self, X: Any, y: Any, batches: Sequence[Any], *, encode: Encode = inputs.labels) -> None:
-        blocks = _ArrayBlocks(X, y, 1)
-        self.n, self.d, self._X, self._y, self.encode = blocks.n, blocks.d, blocks.X, blocks.y, encode
+        self._X, self._y = _arrays(X, y)
+        self.n, self.d = self._X.shape
+        self.encode = encode
         self.batches = index_lists("batches", batches, self.n)
         self._next = 0
 
@@ -259,7 +262,7 @@ class Listed:
 
     def at(self, batch: IntArray) -> Batch:
         """The rows of an index list."""
-        X = _block_inputs(self._X[batch], self.d, 0)
+        X = inputs.finite_rows("X", self._X[batch])
         return Batch(X, self.encode(self._y[batch], X.shape[0]))
 
     def digests(self) -> dict[str, str]:
@@ -356,17 +359,17 @@ def _count_blocks(blocks: Any, n: int | None) -> tuple[int, int]:
             f"X: found {type(blocks).__name__}, expected arrays X and y, or blocks (X_block, y_block) that can be "
             "read again in every epoch (a list, or an object whose __iter__ starts anew)"
         )
-    rows, d = 0, -1
+    rows, d = 0, None
     for entry in blocks:
         paired = isinstance(entry, (tuple, list)) and len(entry) == 2
         if not paired:
             raise ValueError(f"X: found a block of type {type(entry).__name__}, expected pairs (X_block, y_block)")
         array = inputs.real_array("X", entry[0], 2)
-        d = array.shape[1] if d < 0 else d
+        d = array.shape[1] if d is None else d
         rows += array.shape[0]
         if n is not None:
             rows = inputs.count("n", n)
             break
-    if rows == 0 or d < 1:
+    if rows == 0 or not d:
         raise ValueError("X: found no data in the blocks, expected at least one row and one column")
     return rows, d

@@ -93,8 +93,8 @@ def unwhiten(natural: Natural, chol_K: FloatArray) -> Natural:
     natural            first (m,), second (m, m)
     chol_K : (m, m)    L
     """
-    second = dtrsm(1.0, chol_K, natural.second.T, side=0, lower=1, trans_a=1)
-    second = dtrsm(1.0, chol_K, second, side=1, lower=1, overwrite_b=1)
+    second = dtrsm(1.0, chol_K, natural.second.T, side=0, lower=True, trans_a=True)
+    second = dtrsm(1.0, chol_K, second, side=1, lower=True, overwrite_b=True)
     return Natural(solve_vector(chol_K, natural.first, transposed=True), second)
 
 
@@ -141,9 +141,9 @@ def move_kernel(shift: FloatArray, precision: FloatArray, chol_K: FloatArray, ne
     chol_K : (m, m)          L
     new_chol_K : (m, m)      L_new
     """
-    turn = dtrsm(1.0, chol_K, new_chol_K, side=0, lower=1)
-    moved = dtrmm(1.0, turn, precision.T, side=0, lower=1, trans_a=1)
-    moved = dtrmm(1.0, turn, moved, side=1, lower=1, overwrite_b=1)
+    turn = dtrsm(1.0, chol_K, new_chol_K, side=0, lower=True)
+    moved = dtrmm(1.0, turn, precision.T, side=0, lower=True, trans_a=True)
+    moved = dtrmm(1.0, turn, moved, side=1, lower=True, overwrite_b=True)
     return Precision(turn.T @ shift, moved.T)  # symmetric; rows contiguous like every other P
 
 
@@ -188,8 +188,7 @@ class RateMemory:
     def _average(self, gradient: Natural) -> None:
         share = 1.0 / self.length
         first, second = gradient.first, gradient.second.ravel(order="K")
-        self.first *= 1.0 - share
-        self.first += share * first
+        self.first = (1.0 - share) * self.first + share * first
         self.second *= 1.0 - share
         self.second = daxpy(second, self.second, a=share)  # in place
         squared = float(first @ first) + float(second @ second)

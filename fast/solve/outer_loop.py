@@ -92,7 +92,7 @@ def residual_of(old: Pair, proposal: Proposal) -> float:
     proposal  what they want
     """
     change = standardised_change(proposal.mean, proposal.var, proposal.target[0] - old[0], proposal.target[1] - old[1])
-    return max(float(change.max(initial=0.0)), proposal.extra)
+    return max(float(change.max()), proposal.extra)
 
 
 class _Remaining:
@@ -160,9 +160,9 @@ def iterate(
         sites, improper, used, factor = end.sites, end.n_improper, end.trace.size, end.factor
         trace = list(end.trace)
     state = state_of(sites) if sequential is None else None
-    best, since_best, residual, converged = np.inf, 0, np.inf, False
+    best, best_at = np.inf, used
     accelerated, remaining = used > 0, _Remaining(damping, factor)
-    while used < max_iterations:
+    while True:  # mixed steps leave at least one of the iterations
         if sequential is not None:
             sites, step, skipped = sequential(sites)
         else:
@@ -177,13 +177,11 @@ def iterate(
         if callback is not None:
             callback(OuterProgress(used, trace[-1], residual, skipped))
         converged = residual <= tolerance and skipped == 0
-        since_best = 0 if step < best else since_best + 1
-        best = min(best, step)
-        stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
-        if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step) or ended():
-            break
-    assert state is not None  # at least one iteration was made
-    return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
+        if step < best:
+            best, best_at = step, used
+        stalled = used - best_at >= _CIRCLES or (accelerated and used - best_at >= _PATIENCE and best <= _ROUNDED)
+        if converged or stalled or used >= max_iterations or not np.isfinite(step) or ended():
+            return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
 
 
 class _Mixed(NamedTuple):

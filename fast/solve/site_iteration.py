@@ -181,61 +181,58 @@ def iterate_sites(
     -------
     Reached    converged False with the residual reached, if max_iterations, rounding or circles ended it
     """
-    mixer, trace = _Mixer(), []
-    monotone, accelerate = steps.monotone, steps.accelerate
-    sites, good, rate, mixed = start, None, steps.damping, False
-    improper, best_step, since_best, residual, repelled = 0, np.inf, 0, np.inf, 0
+    mixer, monotone, accelerate, rate, repelled = _Mixer(), steps.monotone, steps.accelerate, steps.damping, 0
+    point = _finite(visit(*start))
+    kept, trace, improper = point, [point.objective], point.n_improper
+    last_step = best_step = site_gap(*point[:5])
+    best_at = len(trace)
     while True:
-        point = visit(*sites)
-        if not np.isfinite(point.objective):
-            raise ValueError(f"objective: found {point.objective}, expected a finite number; rescale variance")
-        improper += point.n_improper
-        step = site_gap(*point[:5])
-        slack = 64.0 * _EPS * (point.site_shift.size + abs(point.objective))
-        kept = True
-        if good is not None:
-            observed, last_step = good
-            if monotone:
-                gain = point.objective - observed.objective
-                # once rounding hides the bound, the step must not grow
-                kept = gain > slack or (gain >= -slack and step <= (2.0 if mixed else 1.0) * last_step)
-            else:
-                # a site whose cavity is improper stands still, which is no sign of a fixed point
-                kept = step <= (1.0 if mixed else 2.0) * last_step and point.n_improper <= observed.n_improper
-            kept = kept or (not mixed and rate <= _SMALLEST_RATE)
-            if kept:
-                mixer.visited(observed, point)
-                mixer.note_rate(point.latent_var, step)
-                repelled = repelled + 1 if step <= _NEAR and mixer.rates[-1] >= _REPELS else 0
-                # mixing finds fixed points that no step of any length goes to: plain steps then, which leave them
-                accelerate = accelerate and (monotone or repelled < _SURE)
-        if kept:
-            trace.append(point.objective)
-            grew = good is not None and not mixed and step > good[1]
-            rate = max(0.7 * rate, min(rate, _SMALLEST_SHORTENED)) if grew else min(steps.damping, 1.1 * rate)
-            good = (point, step)
-        else:
-            assert good is not None
-            trace.append(good[0].objective)
-            if not mixed:
-                rate = max(0.5 * rate, _SMALLEST_RATE)
-            mixer.clear()
-        assert good is not None
-        observed, last_step = good
-        since_best = 0 if last_step < best_step else since_best + 1
-        best_step = min(best_step, last_step)
         residual = mixer.distance(last_step)
         if callback is not None:
             callback(Progress(len(trace), trace[-1], last_step, residual, point.n_improper))
         converged = residual <= steps.tolerance
-        stalled = since_best >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
+        stalled = len(trace) - best_at >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
         if converged or stalled or len(trace) >= steps.max_iterations or ended():
-            return Reached(observed, np.array(trace), residual, converged, improper)
-        if accelerate and mixer.moved:
-            sites, mixed = mixer.propose(observed, rate, steps.signed), True
+            return Reached(kept, np.array(trace), residual, converged, improper)
+        mixed = accelerate and bool(mixer.moved)
+        if mixed:
+            sites = mixer.propose(kept, rate, steps.signed)
         else:
             sites = (
-                observed.site_precision + rate * (observed.target_precision - observed.site_precision),
-                observed.site_shift + rate * (observed.target_shift - observed.site_shift),
+                kept.site_precision + rate * (kept.target_precision - kept.site_precision),
+                kept.site_shift + rate * (kept.target_shift - kept.site_shift),
             )
-            mixed = False
+        point = _finite(visit(*sites))
+        improper += point.n_improper
+        step = site_gap(*point[:5])
+        if monotone:
+            gain = point.objective - kept.objective
+            slack = 64.0 * _EPS * (point.site_shift.size + abs(point.objective))
+            # once rounding hides the bound, the step must not grow
+            good = gain > slack or (gain >= -slack and step <= (2.0 if mixed else 1.0) * last_step)
+        else:
+            # a site whose cavity is improper stands still, which is no sign of a fixed point
+            good = step <= (1.0 if mixed else 2.0) * last_step and point.n_improper <= kept.n_improper
+        if good or (not mixed and rate <= _SMALLEST_RATE):
+            mixer.visited(kept, point)
+            mixer.note_rate(point.latent_var, step)
+            repelled = repelled + 1 if step <= _NEAR and mixer.rates[-1] >= _REPELS else 0
+            # mixing finds fixed points that no step of any length goes to: plain steps then, which leave them
+            accelerate = accelerate and (monotone or repelled < _SURE)
+            grew = not mixed and step > last_step
+            rate = max(0.7 * rate, min(rate, _SMALLEST_SHORTENED)) if grew else min(steps.damping, 1.1 * rate)
+            kept, last_step = point, step
+        else:
+            if not mixed:
+                rate = max(0.5 * rate, _SMALLEST_RATE)
+            mixer.clear()
+        trace.append(kept.objective)
+        if last_step < best_step:
+            best_step, best_at = last_step, len(trace)
+
+
+def _finite(point: Visit) -> Visit:
+    """The point, unless its objective is no number."""
+    if not np.isfinite(point.objective):
+        raise ValueError(f"objective: found {point.objective}, expected a finite number; rescale variance")
+    return point

@@ -22,7 +22,7 @@ _PLANTED = (
     (_AT_ONCE, "fast.sparse_classes.training", "elif best is None and ended():", "elif best is None:"),
     (_AT_ONCE, "fast.sparse_classes.training", "value, gradient = -np.inf,", "value, gradient = np.inf,"),
     (_RESTARTS, "fast.methods.x_gpc", "continue  # a restart", "break  # a restart"),
-    (_RESTARTS, "fast.methods.x_gpc", "value > highest", "value < highest"),
+    (_RESTARTS, "fast.methods.x_gpc", "value > best[0]", "value < best[0]"),
     (_ORPHANS, "fast.core.checkpoint", "except OSError:\n            continue", "except OSError:\n            break"),
     (_FILE, "gibbs.models.sampling", 'arrays["smoothness"] = np.array(p.smoothness)', "pass"),
     (_FILE, "gibbs.models.multilatent", 'arrays["smoothness"] = _per_latent', 'unused = _per_latent'),

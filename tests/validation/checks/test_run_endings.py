@@ -41,7 +41,7 @@ _ADAPTERS = tuple(
     )
 )
 _LOOPS = (
-    ("identity/svi/spent", "fast.methods.vb_probit", "stalled >= 3) or ended():", "stalled >= 3):"),
+    ("identity/svi/spent", "fast.methods.vb_probit", "stalled or ended():", "stalled:"),
     ("identity/svi/spent", "fast.solve.steps", "why = ended()", 'why = ""'),
     ("identity/svi/spent", "fast.methods.vi_jj", "and not (trace and ended())", ""),
     ("identity/svi/told_on_the_way", "fast.solve.steps", "step {run.iteration} of", "step {number + 1} of"),
