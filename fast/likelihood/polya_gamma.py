@@ -23,8 +23,6 @@ def pg_mean(c: FloatArray) -> FloatArray:
     (n,)       in (0, 1/4]
     """
     half_c = 0.5 * np.abs(c)
-    if half_c.size and half_c.min() > 0.0:  # the rule in a run: no mask needed
-        return 0.25 * np.tanh(half_c) / half_c
     ratio = np.ones_like(half_c)
     np.divide(np.tanh(half_c), half_c, out=ratio, where=half_c > 0.0)
     return 0.25 * ratio
