@@ -30,10 +30,8 @@ _EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no 
 class _Brought:
     """A source that holds the one batch it was given; n grows as its user says."""
 
-    n: int  # given with each batch
-
     def __init__(self, d: int) -> None:
-        self.d = d
+        self.n, self.d = 1, d
 
     def draw(self) -> Batch:
         """Batches are brought, not drawn."""
@@ -164,11 +162,11 @@ class Online:
         run = self._run
         # averages of the adaptive rate move in place, all else is put in the place of what was there
         memory = run.memory if self._by_share else run.memory.copy()
-        before = replace(run.state), run.adam, self._known, self._n, self._looked
+        before = replace(run.state), run.adam, self._known, self._n, self._source.n, self._looked
         try:
             yield
         except (ValueError, NotPositiveDefiniteError):
-            run.state, run.adam, self._known, self._n, self._looked = before
+            run.state, run.adam, self._known, self._n, self._source.n, self._looked = before
             run.memory = memory
             raise
 
