@@ -33,9 +33,8 @@ def default_lengthscales(X: Any, rng: np.random.Generator) -> FloatArray:
     size = np.abs(part).max(axis=0)
     size[size == 0.0] = 1.0
     deviation = (part / size).std(axis=0) * size  # scaled first: squares of large or tiny inputs stay finite
-    deviation[deviation <= 1e-12 * size] = 0.0  # rounding of a constant
-    deviation[deviation == 0.0] = 1.0
-    distances = pdist(part / deviation) if part.shape[0] > 1 else np.empty(0)
+    deviation[deviation <= 1e-12 * size] = 1.0  # a constant, up to rounding
+    distances = pdist(part / deviation)
     distances = distances[distances > 0.0]
     typical = float(np.median(distances)) if distances.size else float(np.sqrt(2.0 * d))
     lengthscales: FloatArray = deviation * typical

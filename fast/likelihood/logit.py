@@ -23,8 +23,6 @@ from fast.likelihood.probit import LinkMoments, hazard
 from fast.likelihood.quadratic_bounds import logistic
 from fast.likelihood.quadrature import _TERMS, _WEIGHTS, log_half_line_terms
 
-#: Stated error of each expectation: LOGIT_ERROR (1 + |mean|/100), relative, while it exceeds 1e-280.
-LOGIT_ERROR = 1e-12
 _CHUNK = 2048
 _TINY = 1e-30  # below this variance a Gaussian is a point mass
 _ORDER = np.arange(1, _TERMS + 1, dtype=np.float64)
@@ -45,7 +43,7 @@ def _half_line(mean: FloatArray, scale: FloatArray) -> FloatArray:
 def expected_log_logit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> LinkMoments:
     """E[log sigma(y f)] for f ~ N(m, v), and its first and second derivative in m (twice the derivative in v).
 
-    Relative error LOGIT_ERROR (1 + |m|/100) for |m| <= 1e3, 0 <= v <= 1e8, while the value exceeds 1e-280; the standing
+    Relative error 1e-12 (1 + |m|/100) for |m| <= 1e3, 0 <= v <= 1e8, while the value exceeds 1e-280; the standing
     test has mpmath. Time about a hundred scaled error functions a point, memory O(n).
 
     Parameters

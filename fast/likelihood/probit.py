@@ -112,7 +112,8 @@ def _plain(mean: FloatArray, scale: FloatArray, left: FloatArray, right: FloatAr
 def _unbend(f: FloatArray) -> FloatArray:
     """t with t - e^-t = f: e^-t is Wright's omega of -f."""
     stretch = wrightomega(-f)
-    return np.where(f > 0.0, f + stretch, -np.log(np.where(f > 0.0, 1.0, stretch)))
+    with np.errstate(divide="ignore"):  # e^-t underflows far to the right
+        return np.where(f > 0.0, f + stretch, -np.log(stretch))
 
 
 def _bent(mean: FloatArray, scale: FloatArray, left: FloatArray, right: FloatArray, nodes: int) -> LinkMoments:

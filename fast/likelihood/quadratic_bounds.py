@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import factorial, log_ndtr
 
 from fast.core.types import FloatArray
 from fast.ledger import equation
@@ -19,9 +19,7 @@ from fast.likelihood.probit import hazard
 
 _SERIES_BELOW = 1.0
 # (sinh z - z) / z^3 = sum_k z^(2k) / (2k + 3)!: nine terms leave 1e-19 for |z| <= 1
-_SINH_SERIES = np.array([1.0 / 6.0] + [0.0] * 8)
-for _k in range(1, 9):
-    _SINH_SERIES[_k] = _SINH_SERIES[_k - 1] / ((2 * _k + 2) * (2 * _k + 3))
+_SINH_SERIES = 1.0 / factorial(2 * np.arange(9) + 3)
 
 
 class Quadratic(NamedTuple):

@@ -37,7 +37,7 @@ def _mode(a: FloatArray, b: FloatArray) -> FloatArray:
         derivative = (b * r).sum(axis=1) - u
         step = derivative / (1.0 + (b * b * r * excess).sum(axis=1))
         u += step
-        if np.abs(step).max(initial=0.0) < 1e-3:
+        if (np.abs(step) < 1e-3).all():
             break
     return u
 

@@ -93,7 +93,7 @@ def maximise(
     lowest, highest = start - _LARGEST_LOG_MOVE * box, start + _LARGEST_LOG_MOVE * box
 
     search(start)
-    radius, before = _FIRST_ROUND, np.nan
+    radius = _FIRST_ROUND
     while True:
         assert search.best is not None  # the start raises, or counts
         vector, (value, derivative, _) = search.best

@@ -126,7 +126,7 @@ class SparsePrior:
             "K_ZZ",
             "raise jitter or remove duplicate rows of Z",
         )
-        self.cached = np.zeros((padded(n), m)) if 8 * padded(n) * m <= budget else None
+        self.cached = np.empty((padded(n), m)) if 8 * padded(n) * m <= budget else None
         self.cond_var = np.empty(n)
         self.half_projection = np.zeros(m)  # A y/2
         for start, stop in block_edges(n, block_size):

@@ -80,7 +80,7 @@ class BlockPrior(SparsePrior):
             "K_ZZ",
             "raise jitter or remove duplicate rows of Z",
         )
-        self.cached = np.zeros((padded(n), m)) if 8 * padded(n) * m <= budget else None
+        self.cached = np.empty((padded(n), m)) if 8 * padded(n) * m <= budget else None
         self.cond_var = np.empty(n)
         self._seen: set[int] = set()
 

@@ -57,9 +57,9 @@ def line_integral(mean: Array, var: Array, offsets: Array, scales: Array, signs:
     offsets, scales : (b, J)  of the Φ, scales >= 0
     signs : (b, J)            +1 or -1
     """
-    log_norm, derivative = np.zeros(len(mean)), np.zeros(len(mean))
     if offsets.shape[1] == 0:
-        return LineIntegral(np.zeros(len(mean)), np.zeros(len(mean)))
+        return LineIntegral(*np.zeros((2, len(mean))))
+    log_norm, derivative = np.empty((2, len(mean)))
     sd = np.sqrt(var)
     spread = sd > 0.0
     for i in np.flatnonzero(~spread):

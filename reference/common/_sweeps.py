@@ -117,12 +117,8 @@ class Sweeps:
     def refuse(self) -> Any:
         """No distribution belongs to the extrapolated sites: where to go on instead."""
         assert self._saved is not None
-        sites = self._saved[0]
-        self._forget()
+        sites, self._saved = self._saved[0], None
         return sites
-
-    def _forget(self) -> None:
-        self._saved, self._points, self._residuals = None, [], []
 
     def _rate(self) -> float:
         """Mean factor of the last residuals; 1 before there are three, or where they do not fall."""

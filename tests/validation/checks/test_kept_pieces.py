@@ -37,7 +37,7 @@ _PLANTED = (
     (_PRODUCTS, "fast.sparse_classes.projections", "self._sums[kind] = sums", "pass"),
     (_WORK, "fast.methods.epgpc_svi", "if not (site_precision[part].any() or site_shift[part].any()):", "if False:"),
     (_WORK, "fast.likelihood.largest", "if live.size == 0:", "if False:"),
-    (_WORK, "fast.likelihood.region", "if np.abs(step).max(initial=0.0) < 1e-3:", "if False:"),
+    (_WORK, "fast.likelihood.region", "if (np.abs(step) < 1e-3).all():", "if False:"),
     (_ENDS, "fast.methods.vb_probit", "if not norm > tolerance**2 * first:", "if False:"),
     (_BEGIN, "fast.sparse_classes.stream", "with_cross=with_priors", "with_cross=True"),
 )
