@@ -217,8 +217,8 @@ def _content(mark: str, arrays: Mapping[str, Any]) -> str:
 def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, _Member]:
     """Headers of all arrays. Nothing is unpacked: members are refused unless they are stored as they are."""
     size = os.fstat(file.fileno()).st_size
-    if sum(info.file_size for info in archive.infolist()) > size:
-        raise ValueError("arrays are packed, or larger than the file")
+    if sum(info.compress_size for info in archive.infolist()) > size:
+        raise ValueError("arrays are larger than the file")
     members: dict[str, _Member] = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")

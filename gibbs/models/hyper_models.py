@@ -323,9 +323,9 @@ class HyperModel(NamedTuple):
             "hyper": hyper,
             "sweep": np.zeros(n_chains),
             "log_step": np.full(hyper.shape[:2], np.log(0.1)),
-            "acceptance": np.empty(hyper.shape[:2]),  # this and what follows: what the first sweep will find
-            "refused_gradient": np.empty(hyper.shape[:2]),
-            "refused_slice": np.empty(hyper.shape[:2]),
+            "acceptance": np.zeros(hyper.shape[:2]),
+            "refused_gradient": np.zeros(hyper.shape[:2]),
+            "refused_slice": np.zeros(hyper.shape[:2]),
         }
         if self.likelihood not in WALLS:
             common["log_turn"] = np.full(n_chains, np.log(LARGEST_TURN))

@@ -231,7 +231,7 @@ class _Sampler(NamedTuple):
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         zeta = 2.0 * rng.standard_normal((n_chains, self.loadings.shape[1]))
-        return {"zeta": zeta, "accepted": np.empty(n_chains)}
+        return {"zeta": zeta, "accepted": np.zeros(n_chains)}
 
     def step(self, state: State, rngs: Generators) -> State:
         zeta, accepted = self.path(rngs["path"], state["zeta"])

@@ -128,10 +128,10 @@ class _Softmax:
             "latent": draw_shift(rng, self.target.latent(white), self.shift),
             "sweep": np.zeros(1),
             "tuned": np.zeros(1),  # sweeps since the steps were last set
-            "moved": np.empty(n_chains),
+            "moved": np.zeros(n_chains),
         }
         for move in self.moves:
-            state[f"acceptance.{move}"] = np.empty(n_chains)  # of the first sweep to come
+            state[f"acceptance.{move}"] = np.zeros(n_chains)
             if move in TARGET_ACCEPTANCE:
                 state[f"log_step.{move}"] = np.log(np.full(1, 0.2))
         if "flow" in self.moves:
