@@ -17,6 +17,7 @@ from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count
 
 Generators = Mapping[str, np.random.Generator]
+_NEVER_DRAWN_FROM = np.random.PCG64(0)  # one for all: to seed one takes longer than most draws
 _MOST_CHAINS = 1_000_000  # each is a generator of its own
 _SUPPORTED = ("random", "standard_normal", "standard_exponential", "uniform")
 
@@ -61,10 +62,10 @@ def _cells(size: Any) -> tuple[int, ...]:
 
 
 class _Numbers(np.random.Generator):
-    """What stands in for a Generator; everything that it cannot give chain by chain is refused by name.
+    """What stands in for a Generator; everything that it cannot give chain by chain is refused by name."""
 
-    A Generator by type alone: it has no bits of its own, so the Generator's own constructor is not called.
-    """
+    def __init__(self) -> None:
+        super().__init__(_NEVER_DRAWN_FROM)
 
     def _fill(self, kind: str, size: Any) -> Array:
         raise NotImplementedError
@@ -109,6 +110,7 @@ class ChainStreams(_Numbers):
     """
 
     def __init__(self, streams: Sequence[np.random.Generator]) -> None:
+        super().__init__()
         plain = isinstance(streams, list | tuple) and all(isinstance(one, np.random.Generator) for one in streams)
         if not plain or not streams:
             raise ValueError(f"streams: found {shown(streams)}, expected a generator for each of at least one chain")
@@ -134,6 +136,7 @@ class _Rows(_Numbers):
     """Numbers for many of the entries of all chains: whole rows are drawn, which is faster than to count per chain."""
 
     def __init__(self, rng: ChainStreams, entries: NDArray[np.intp], n_entries: int) -> None:
+        super().__init__()
         self.rng, self.entries, self.n_entries = rng, entries, n_entries
         self.chains = entries // (n_entries // len(rng.streams))
         self.drawing = set(self.chains.tolist())  # a chain without entries draws nothing, whatever the others do
@@ -157,6 +160,7 @@ class _Ragged(_Numbers):
     """As many numbers from each chain's stream as it has entries."""
 
     def __init__(self, streams: tuple[np.random.Generator, ...], chains: NDArray[np.intp]) -> None:
+        super().__init__()
         self.streams, self.chains = streams, chains
         cuts = np.flatnonzero(chains[1:] != chains[:-1]) + 1
         firsts, lasts = [0, *cuts.tolist()], [*cuts.tolist(), chains.size]
@@ -185,6 +189,7 @@ class Replay(_Numbers):
     """
 
     def __init__(self, numbers: Array) -> None:
+        super().__init__()
         if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
             raise ValueError(f"numbers: found {shown(numbers)}, expected an array of floats")
         self.numbers, self.used = numbers.ravel(), 0

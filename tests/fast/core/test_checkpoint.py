@@ -291,7 +291,7 @@ def test_no_file_can_unpack_to_more_than_it_is(tmp_path):
         arrays = {name: archive[name] for name in archive.files}
     np.savez_compressed(path, **{**arrays, "trace": np.zeros(2**24)})
     tracemalloc.start()
-    with pytest.raises(ValueError, match="packed, or larger than the file"):
+    with pytest.raises(ValueError, match="is packed"):
         resume()
     assert tracemalloc.get_traced_memory()[1] < 2**23
     tracemalloc.stop()
