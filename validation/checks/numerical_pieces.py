@@ -443,11 +443,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             wrong += int(counts() != {2})
     yield Compared(float(wrong), 0.0, "one below 200 rows, two of two from there on", "gibbs", "its documentation",
                    "counts that differ")  # fmt: skip
-    orders: list[int] = []
     suited = chain._with_suited_threads(lambda start: start)
-    with mock.patch.object(chain, "_blas_threads", side_effect=lambda order: orders.append(order) or nullcontext()):
+    with mock.patch.object(chain, "_blas_threads", return_value=nullcontext()) as threads:
         suited({"latent": np.zeros((900, 3, 40)), "weight": np.zeros((900, 2)), "energy": np.zeros(900)})
         suited({"energy": np.zeros(900)})
+    orders = [call.args[0] for call in threads.call_args_list]
     yield flaws(orders != [40, 0], f"900 chains count as many as one: rows {orders}", "gibbs", "threads")
     for witness in ("fast", "gibbs"):
         module, sizes = import_module(f"{witness}.core.threads"), (900,) if witness == "gibbs" else (900, 900)
