@@ -8,8 +8,8 @@ _PLANTED = (
     (
         "identity/ep/known_values",
         "reference.villacampa2017.datum",
-        "line.s[observed] / sd[y_i] ** 2",
-        "line.s[observed]",
+        "line.s / sd[y_i] ** 2",
+        "line.s",
     ),
     ("identity/ep/known_values", "reference.villacampa2017.datum", "h * (rise + h)", "h * (rise - h)"),
     (

@@ -16,7 +16,7 @@ _PLANTED = (
     (_PROBIT, "fast.likelihood.probit", "_SPLIT = 3.0", "_SPLIT = -3.0"),
     (_PROBIT, "fast.likelihood.probit", "_FAR = 12.0", "_FAR = -12.0"),
     (_PROBIT, "fast.likelihood.logit", "_TINY = 1e-30", "_TINY = -1e-30"),
-    (_SERIES, "fast.likelihood.quadratic_bounds", "range(1, 9)", "range(1, 5)"),
+    (_SERIES, "fast.likelihood.quadratic_bounds", "np.arange(9)", "np.arange(5)"),
     (_THIRD, "fast.likelihood.third_derivatives", "_LEFT = -4.0", "_LEFT = -8.0"),
     (_STEPS, "fast.likelihood.largest", "= 4.5, 2.0, 8.5", "= 9.0, 2.0, 8.5"),
     (_FAR_OUT, "fast.likelihood.sobol_rule", "_TAIL = -30.0", "_TAIL = -60.0"),
