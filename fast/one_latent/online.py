@@ -204,7 +204,7 @@ class Online:
         kernel = self._run.state.kernel
         hyper = kernel.hyper
         rows = solve_rows(kernel.chol_K, kernel.of.cross(X))
-        left = gram(X, hyper.variance, hyper.lengthscales, 0.0, 0.0) - rows @ rows.T
+        left = gram(X, hyper.variance, hyper.lengthscales, 0.0, 0.0, hyper.smoothness) - rows @ rows.T
         chosen: list[int] = []
         while len(chosen) < count:
             best = int(np.argmax(left.diagonal()))

@@ -316,6 +316,18 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         for share, row in zip(left, X, strict=True):
             chosen = len(stream.candidates(row[None], 1))
             rows.append((f"{name}, {share:.1e} left: points that come", chosen, int(share > 1e-3)))
+    # of a Matern kernel too: with nu = 1/2, exp(-r), what is left is its own, and each row that comes explains others
+    rough = Online(likelihood, Prior(variance, np.ones(1), 0.0, jitter, np.array([[0.0], [4.0]]), smoothness=0.5))
+    many = np.linspace(-1.0, 4.7, 12)[:, None]
+    points, open_rows = np.array([[0.0], [4.0]]), []
+    while len(open_rows) < 4:
+        K_ZZ, K_ZX = np.exp(-np.abs(points - points.T)), np.exp(-np.abs(points - many.T))
+        open_rows.append(
+            int(np.argmax(1.0 - np.sum(K_ZX * np.linalg.solve(K_ZZ + 1e-9 * np.eye(len(points)), K_ZX), 0)))
+        )
+        points = np.concatenate([points, many[open_rows[-1:]]])
+    came = rough.candidates(many, 4)
+    rows.append(("Matern, the four rows that most is left of", came.ravel().tolist(), many[open_rows].ravel().tolist()))
     # what the points of one class explain, those of another need not
     apart = TiedStream(InducingClasses(class_hyper(variance, np.array([[1.0], [0.1]]), 0.0, jitter, 2, 1),
                                        np.stack([Z, Z]), False))  # fmt: skip
