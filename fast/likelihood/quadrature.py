@@ -32,8 +32,7 @@ _CHUNK = 2048  # points at a time, so that the (points, terms) tables stay in ca
 
 def _series_weights(terms: int) -> FloatArray:
     """Weights of a_0 .. a_{N-1}, sign included, in sum (-1)^k a_k (algorithm 1 of the source named above)."""
-    root = (3.0 + np.sqrt(8.0)) ** terms
-    d = 0.5 * (root + 1.0 / root)
+    d = np.cosh(terms * np.arccosh(3.0))
     b, c = -1.0, -d
     weights = np.empty(terms)
     for k in range(terms):

@@ -89,7 +89,7 @@ class Packing:
             raise ValueError("learn: found 'Z', expected inducing points to learn; this is a full GP")
         self.hyper, self.Z = hyper, Z
         self.hyperprior = Hyperprior.given(hyperprior, hyper.lengthscales.size)
-        sizes = {"lengthscales": hyper.lengthscales.size, "Z": 0 if Z is None else Z.size}
+        sizes = {"lengthscales": hyper.lengthscales.size} | ({} if Z is None else {"Z": Z.size})
         edges = np.cumsum([0, *(sizes.get(name, 1) for name in self.names)])
         self.parts = {name: slice(edges[k], edges[k + 1]) for k, name in enumerate(self.names)}
         self.size = int(edges[-1])

@@ -221,7 +221,7 @@ def _mixed(
             callback(OuterProgress(progress.iteration, progress.objective, progress.residual, progress.n_improper))
 
     steps = SiteSteps(
-        options.tolerance, max(1, options.max_iterations - 1), monotone=False, damping=options.damping
+        options.tolerance, options.max_iterations - 1, monotone=False, damping=options.damping
     )  # fmt: skip
     end = iterate_sites(visit, (start[0].ravel(), start[1].ravel()), steps, report)
     pair = (end.visit.site_precision.reshape(shape), end.visit.site_shift.reshape(shape))

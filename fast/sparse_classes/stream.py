@@ -106,7 +106,7 @@ class TiedStream:
                 # share b / N of a running average over the rows that q stands for
                 averaged = rows + (_PASSES - 1) * self._known
                 damping = min(self.damping, n / averaged) if self._known else self.damping
-                batch = (Chunk(slice(0, X.shape[0]), view, y),)
+                batch = (Chunk(slice(None), view, y),)
                 run.update_from(batch, X.shape[0], damping)
                 if with_priors:
                     # a pass over the rows known before moves a logarithm by no more than the rate

@@ -159,6 +159,5 @@ def batch_covariance(means: Array, second_moments: Array, cond_cov: Array, width
     """
     grand = batch_average(means, widths).mean
     centred = means - grand
-    inner = second_moments - means[..., :, None] * means[..., None, :]
-    terms = cond_cov + inner + centred[..., :, None] * centred[..., None, :]
-    return batch_average(terms, widths)
+    inner = cond_cov + second_moments - means[..., :, None] * means[..., None, :]
+    return batch_average(inner + centred[..., :, None] * centred[..., None, :], widths)

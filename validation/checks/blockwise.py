@@ -9,7 +9,8 @@ from unittest import mock
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.learning import tiny
 from validation.compare import relative_difference
 from validation.problem import Problem
 
@@ -277,3 +278,33 @@ for _method in _BATCHES:
         question="Do listed batches of rows that live in leaves give the steps of the array path?",
         problems=("toy-sparse" if _BATCHES[_method][0].endswith(("svi",)) else "toy-3-sparse-threshold",),
     )(_batches(_method))
+
+
+@check(
+    "identity/ep/parts_by_default",
+    paper="villacampa2017",
+    question="Are options that nobody gives those of the method, and is a place told by its linear algebra?",
+    problems=(NO_PROBLEM,),
+)
+def defaults(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    """A fit without options and one with the method's own; what a process says of itself."""
+    from threadpoolctl import threadpool_info
+
+    from fast.blockwise import multiclass, places
+    from fast.blockwise.rows import rows_of
+    from fast.core.values import Prior
+
+    problem = tiny("threshold")
+    prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z, problem.shared)
+    rows = rows_of(problem.X, problem.y, leaf=problem.n)
+    silent, told = (
+        multiclass.fit("gfitc", rows, problem.n_classes, prior, options)
+        for options in (None, multiclass.METHODS["gfitc"].options())
+    )
+    yield from _compared({"inducing mean": (silent.inducing_mean, told.inducing_mean)})
+    names = {entry["internal_api"] for entry in threadpool_info() if entry["user_api"] == "blas"}
+    kernel = places.here().kernel
+    missing = [name for name in names if name not in kernel]
+    foreign = [entry["internal_api"] for entry in threadpool_info() if entry["user_api"] != "blas"]
+    missing += [name for name in foreign if name in kernel]
+    yield flaws(len(missing), f"libraries {sorted(names)}, and what is said: {kernel}", "fast", "libraries")

@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from reference.common import _sweeps
+    from reference.common.errors import NotPositiveDefiniteError
 
     rising = np.array([1.5**k * np.array([1.0, 2.0]) for k in range(4)])
     yield Compared(
@@ -41,6 +42,33 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         rates.append(sweeps._rate())
     yield flaws(rates != [1.0, 1.0, 0.5, 1.0, 0.5], f"none, two, three that fall, that grow, rounding: {rates}",
                 "reference", "rates")  # fmt: skip
+
+    sweeps = _sweeps.Sweeps(1.0, 1e-300)
+    sweeps._residuals, sweeps._rates = [1.0, 0.9, 0.81], [0.5]  # 0.81 at 0.9 a sweep is 7.29 from the end
+    yield Compared(abs(sweeps._distance() - 7.29), 1e-12, "what falls more slowly than before is farther away",
+                   "reference", "definition", "distance")  # fmt: skip
+    # a leap to where no distribution is: sweeps go on from where it began
+    seen: list[float] = []
+
+    class Leaping(_sweeps.Sweeps):
+        def propose(self, sites: Any) -> Any:
+            if self._count != 2:
+                return None
+            self._saved = (sites, self.change, 0)
+            return (np.array([-1.0]),)
+
+    def sweep(sites: Any, q: float) -> Any:
+        seen.append(float(sites[0][0]))
+        return _sweeps.Step((0.5 * sites[0],), 0.5 * float(sites[0][0]), 0)
+
+    def posterior(sites: Any) -> float:
+        if sites[0][0] < 0.0:
+            raise NotPositiveDefiniteError("a leap")
+        return float(sites[0][0])
+
+    end = _sweeps.to_fixed_point(sweep, posterior, (np.array([1.0]),), Leaping(1.0, 1e-300), 4)
+    yield flaws(seen != [1.0, 0.5, 0.25, 0.125] or float(end.sites[0][0]) != 0.0625, f"sweeps from {seen}", "reference",
+                "sweeps")  # fmt: skip
 
     def factors(size: float) -> list[float]:
         """What is remembered after two cycles of moves that fall by .9 and then, of this size, by .5."""

@@ -319,7 +319,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # of a Matern kernel too: with nu = 1/2, exp(-r), what is left is its own, and each row that comes explains others
     rough = Online(likelihood, Prior(variance, np.ones(1), 0.0, jitter, np.array([[0.0], [4.0]]), smoothness=0.5))
     many = np.linspace(-1.0, 4.7, 12)[:, None]
-    points, open_rows = np.array([[0.0], [4.0]]), []
+    points = np.array([[0.0], [4.0]])
+    open_rows: list[int] = []
     while len(open_rows) < 4:
         K_ZZ, K_ZX = np.exp(-np.abs(points - points.T)), np.exp(-np.abs(points - many.T))
         open_rows.append(
@@ -334,3 +335,30 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     chosen = len(apart.candidates(X[:1], 1))
     rows.append(("explained in one class of two: points that come", chosen, 1))
     yield as_documented(rows, "fast", "points")
+
+
+@check(
+    "identity/x-gpc/who_is_tied",
+    paper="wenzel2019",
+    question="Are lengthscales tied only where nobody says what is learned, and has one function the second label?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.estimators import EPClassifier, XGPClassifier
+
+    rows: list[tuple[str, object, object]] = [
+        (f"learn={learn!r}, prior={prior!r}", XGPClassifier(learn=learn, prior=prior)._tied(), tied)
+        for learn, prior, tied in (
+            ("auto", "weak", True), ("auto", None, False), (("variance",), "weak", False), (None, "weak", False),
+            (("variance", "scale"), None, False), ("variance", "weak", False),
+        )
+    ]  # fmt: skip
+    fitted: Any = SimpleNamespace(variance=2.0, lengthscales=np.ones(1), noise=0.1)
+    of_class: Any = SimpleNamespace(variance=[2.0, 3.0], lengthscales=[np.ones(1)] * 2, noise=[0.1] * 2)
+    for model, answer, by_rows, labels in (
+        (XGPClassifier(), fitted, False, ["b"]), (EPClassifier(), fitted, False, ["a", "b"]),
+        (EPClassifier(), of_class, True, ["a", "b"]),
+    ):  # fmt: skip
+        model.classes_, model._by_rows = np.array(["a", "b"]), by_rows
+        rows.append((f"{type(model).__name__}, labels that have parameters", list(model._by_class(answer)), labels))
+    yield as_documented(rows, "fast", "labels")

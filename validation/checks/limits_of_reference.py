@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.special import erfcx, log_ndtr, ndtr
+from scipy.special import erfcx, gamma, kv, log_ndtr, ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.problem import Problem
@@ -657,3 +657,43 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = np.abs(came[0] - log_ndtr(mean)) / np.maximum(np.abs(log_ndtr(mean)), 1e-3)
     slope = np.abs(came[1] - hazard) / np.maximum(hazard, 1e-3)
     yield Compared(float(np.max([gap, slope])), 1e-9, "log Phi and its slope at points", "reference", "definition")
+
+
+@check(
+    "identity/svi/matern_orders",
+    paper="izmailov2016",
+    question="Is the Matern function that of its order, by a polynomial or a Bessel function?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.izmailov2016.kernels import matern_profile
+
+    z = np.array([1e-3, 0.2, 1.0, 4.0, 30.0])
+    for nu in (0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0):
+        constant = 2.0 ** (1.0 - nu) / gamma(nu)
+        value, decline = constant * z**nu * kv(nu, z), constant * 2.0 * nu * z ** (nu - 1.0) * kv(nu - 1.0, z)
+        came = matern_profile(z, nu)
+        gap = max(np.abs(came.value / value - 1.0).max(), np.abs(came.decline / decline - 1.0).max())
+        yield Compared(float(gap), 1e-10, f"order {nu:g}", "reference", "definition", "relative")
+
+
+@check(
+    "invariance/ep/unit_of_latent_values",
+    paper="villacampa2017",
+    question="Does the probability of a label stay where latent values are measured in another unit?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.villacampa2017.datum import datum_tilted
+
+    mean = np.array([0.3, -0.2, 0.1])
+    for var in (np.array([1.0, 0.0, 0.5]), np.array([0.0, 2.0, 0.5]), np.array([0.0, 0.0, 1.5])):
+        for label in range(3):
+            if var[0] == var[label] == 0.0 and label:
+                continue  # a known value below another known one never wins
+            one = datum_tilted(mean, var, label)
+            for unit in (1e-6, 1e3):
+                other = datum_tilted(unit * mean, unit**2 * var, label)
+                gap = abs(float(other.log_norm) - float(one.log_norm))
+                yield Compared(gap, 1e-8, f"variances {var}, label {label}, unit {unit:g}", "reference", "reference",
+                               "nat")  # fmt: skip

@@ -538,6 +538,10 @@ def _seen_without_sign(root: ast.expr) -> set[int]:
             power = getattr(node.right, "value", None)
             if isinstance(power, int) and power % 2 == 0:
                 lost.add(id(node.left))
+    # of a product that has no sign no factor has one
+    for node in ast.walk(root):  # from the outside to the inside
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)) and id(node) in lost:
+            lost |= {id(node.left), id(node.right)}
     return lost
 
 
