@@ -104,7 +104,8 @@ def stacked_cholesky(matrices: FloatArray) -> Factors:
     m = matrices.shape[-1]
     flat = matrices.reshape(math.prod(matrices.shape[:-2]), m, m)
     good: BoolArray = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
-    flat = np.where(good[:, None, None], flat, np.eye(m))
+    if not good.all():
+        flat = np.where(good[:, None, None], flat, np.eye(m))
     lower = _together(flat)
     if lower is None:
         lower = np.empty(flat.shape)

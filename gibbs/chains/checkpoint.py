@@ -166,7 +166,10 @@ def _unpacked(archive: zipfile.ZipFile, length: int) -> dict[str, NDArray[Any]]:
             promised = stream.tell() + dtype.itemsize * math.prod(shape)
         if dtype.hasobject or promised != entry.file_size:
             raise ValueError(f"{entry.filename} holds objects, or not what its header has")
-    return {name: npy.read_array(io.BytesIO(archive.read(entry))) for name, entry in zip(names, entries, strict=True)}
+    return {
+        name: npy.read_array(io.BytesIO(archive.read(entry)), allow_pickle=False)
+        for name, entry in zip(names, entries, strict=True)
+    }
 
 
 def _same(name: str, actual: str, expected: str) -> None:

@@ -39,6 +39,11 @@ class _Caught(Exception):  # noqa: N818 - nothing is wrong
     """Carries what the judge wanted to see out of a fit."""
 
 
+def _prior_of(asked: Problem) -> dict[str, Any]:
+    """The arguments of a fit that say what the prior of all classes is."""
+    return {name: getattr(asked, name) for name in _FIELDS}
+
+
 def _binary(kind: str) -> dict[str, Any]:
     asked = tiny(kind)
     return {"X": asked.X, "y": asked.y} | {name: getattr(asked, name)[0] for name in _FIELDS}
@@ -90,7 +95,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.sparse_classes import inference
 
     asked = tiny("threshold errors")
-    given = {"X": asked.X, "y": asked.y, "n_classes": 3} | {name: getattr(asked, name) for name in _FIELDS}
+    given = {"X": asked.X, "y": asked.y, "n_classes": 3} | _prior_of(asked)
     marked = inference.marked
 
     def mark(**changed: Any) -> str:
@@ -690,7 +695,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.sparse_classes.alpha_runs import _Frame
 
     asked = tiny("threshold errors")
-    given = {name: getattr(asked, name) for name in _FIELDS}
+    given = _prior_of(asked)
     q = by_name(apep.fit)(X=asked.X, y=asked.y, n_classes=3, **given, alpha=0.5, epsilon=0.1, max_iterations=3).run.q
     frame, rng = _Frame(q), np.random.default_rng(6)
     C, m = q.shift.shape
@@ -744,7 +749,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.methods import ep, sep
 
     asked = tiny("threshold")
-    given = {name: getattr(asked, name) for name in _FIELDS}
+    given = _prior_of(asked)
     given |= {"X": asked.X, "y": asked.y, "n_classes": 3, "learn": ("variance",)}
 
     def caught(_run: Any, settings: Any, _callback: Any) -> Any:
@@ -777,7 +782,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.sparse_classes import mixing
 
     asked = tiny("threshold")
-    given = {name: getattr(asked, name) for name in _FIELDS}
+    given = _prior_of(asked)
     options = {"max_iterations": 2, "damping": 0.7}
     run = by_name(ep.fit)(X=np.tile(asked.X, (600, 1)), y=np.tile(asked.y, 600), n_classes=3, **given, **options).run
     blocks = [block.part for block in run.data.blocks(run.points)]

@@ -50,6 +50,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     across = through & ~((line[:, -1] > 1.0) & (line[:, -1] < 2.0))
     wrong = int((moved.refused != through).sum())
     wrong += int((moved.position[through] != start[through]).sum())
+    # steps are tuned by it: a path that is refused would never have been accepted, one along a line always is
+    wrong += int((np.abs(moved.acceptance - ~through) > 1e-12).sum())
     wrong += int(np.abs(moved.position[~through, 0] - line[~through, -1]).max() > 1e-12)
     why = f"{int(through.sum())} of {len(start)} straight paths meet the hole, {int(across.sum())} of them pass it"
     yield flaws(wrong + (across.sum() < 5), why, "gibbs", "paths")
