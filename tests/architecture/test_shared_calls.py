@@ -31,7 +31,10 @@ ROUTES = {
     "quadrature": sorted((ROOT / "validation" / "implementations").glob("quadrature*.py")),
     # integrals and definitions of the judge's own, which hold both witnesses at once
     # (`operations` names what the witnesses call in order to count it, and computes nothing by it)
-    "judge": [path for path in sorted((ROOT / "validation" / "checks").rglob("*.py")) if path.name != "operations.py"],
+    "judge": [
+        ROOT / "validation" / "class_integrals.py",
+        *(path for path in sorted((ROOT / "validation" / "checks").rglob("*.py")) if path.name != "operations.py"),
+    ],
 }
 # Of NumPy itself only functions that approximate; sums, products and reshaping are no approximations.
 _NAMES = (

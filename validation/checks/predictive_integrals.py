@@ -1,28 +1,21 @@
 """Class probabilities as integrals over a method's own predictive Gaussian, by other routes than the witnesses take.
 
 A witness reports the distribution of f at a test point and class probabilities beside it. These are one integral of the
-other, so that a mistake in the integral shows even where both witnesses share a rule: both take Sobol's points, so no
-sequence of Sobol's is used here, nor a Gaussian rule of NumPy's. Softmax: a lattice for f itself, randomly shifted,
-with its standard error. Multinomial probit: the orthant of f_k - f_j with a unit noise on each value, by SciPy's
-distribution function of the multivariate normal (Genz's lattice).
+other, so that a mistake in the integral shows even where both witnesses share a rule. The integrals are those of
+`validation.class_integrals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri, softmax
-from scipy.stats import multivariate_normal
 
 from validation.checks.core import Compared, Context, Outcome, Skipped
 from validation.checks.subjects import Subject
+from validation.class_integrals import RATIOS, probit_orthants, softmax_mean
 from validation.problem import Problem
 from validation.solution import Solution
-
-Array = NDArray[np.float64]
 
 # Largest errors of a probability that the rules of the witnesses state, by the number of classes and for log variances
 # up to 1, 4 and 8: 4096 points of Sobol's sequence for the softmax, 1024 for an orthant. Measured on 60 random
@@ -48,17 +41,7 @@ LOG_VARIANCES = (1.0, 4.0, 8.0)
 # what independent classes, and two of them, have in place of a rule: one integral in one dimension, or a closed form
 ONE_INTEGRAL = 1e-9
 # methods whose sums of class probabilities are no integrals: normalisers of inner EP, ratios of two evidences
-NO_INTEGRAL = ("nested-ep", "nested-iep", "laplace-tkp")
-_REPEATS, _COUNT = 8, 8191
-# roots of square-free numbers: with one they are linearly independent over the rationals
-_SQUARE_FREE = (2, 3, 5, 6, 7, 10, 11, 13, 14, 15, 17, 19, 21, 22, 23, 26)
-
-
-class Integrated(NamedTuple):
-    """Class probabilities (t, C) and the error of the largest kind that this route leaves."""
-
-    probabilities: Array
-    error: float
+NO_INTEGRAL = ("nested-ep", "nested-iep", *RATIOS)
 
 
 def stated(errors: Mapping[int, tuple[float, ...]], n_classes: int, variance: float) -> float:
@@ -95,50 +78,6 @@ def unit_mass(answer: Solution) -> Iterable[Outcome]:
     )
 
 
-def lattice(dimension: int, shift: Array) -> Array:
-    """8191 points in the open unit cube: multiples of square roots modulo one, shifted and folded: (8191, dimension).
-
-    Richtmyer's sequence as a lattice rule (Niederreiter 1978, Bull. Amer. Math. Soc. 84, 957); folding by the tent
-    1 - |2u - 1| makes a periodic function of any (Hickernell 2002).
-    """
-    if dimension > len(_SQUARE_FREE):
-        raise ValueError(f"dimension: found {dimension}, expected at most {len(_SQUARE_FREE)}")
-    steps = np.sqrt(np.array(_SQUARE_FREE[:dimension], dtype=float))
-    u = (np.arange(1, _COUNT + 1)[:, None] * steps + shift) % 1.0
-    # a point on the edge would be infinitely far
-    return np.asarray(np.clip(1.0 - np.abs(2.0 * u - 1.0), 1e-15, 1.0 - 1e-15))
-
-
-def softmax_mean(mean: Array, cov: Array) -> Integrated:
-    """E[softmax(f)], f ~ N(mean, cov), by 8 shifts of a lattice of 8191 points in C dimensions: (t, C)."""
-    t, C = mean.shape
-    shifts = np.random.default_rng(0).random((_REPEATS, C))
-    x = [ndtri(lattice(C, shift)) for shift in shifts]
-    result = np.empty((_REPEATS, t, C))
-    for i in range(t):
-        # an eigen-root: no order of the classes
-        values, vectors = np.linalg.eigh(cov[i])
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        for r in range(_REPEATS):
-            result[r, i] = softmax(mean[i] + x[r] @ root.T, axis=1).mean(axis=0)
-    error = result.std(axis=0, ddof=1).max() / np.sqrt(_REPEATS)
-    return Integrated(result.mean(axis=0), 4.0 * float(error))
-
-
-def probit_orthants(mean: Array, cov: Array) -> Integrated:
-    """P(f_k + e_k is the largest), e ~ N(0, I), by SciPy's integration of Genz: (t, C)."""
-    t, C = mean.shape
-    error = 1e-6
-    values = np.empty((t, C))
-    for i in range(t):
-        for k in range(C):
-            A = np.delete(np.eye(C), k, axis=0)
-            A[:, k] = -1.0
-            below = multivariate_normal(A @ mean[i], A @ (cov[i] + np.eye(C)) @ A.T, seed=0, abseps=error, releps=0.0)
-            values[i, k] = below.cdf(np.zeros(C - 1))
-    return Integrated(values, error)
-
-
 def own_integral(context: Context, subject: Subject, problem: Problem, *, most: int = 6) -> Iterable[Outcome]:
     """Probabilities of both witnesses against integrals over the Gaussian that each reports, at six points at most."""
     soft = problem.likelihood == "softmax"
@@ -156,6 +95,6 @@ def own_integral(context: Context, subject: Subject, problem: Problem, *, most: 
             f"the rule states {error:.2g} for {problem.n_classes} classes and these variances, the other route leaves "
             f"{left:.2g} open",
             answer.label,
-            "a shifted lattice for f" if soft else "SciPy's orthants",
+            "a rule of the judge's own",
             "largest difference in probability",
         )
