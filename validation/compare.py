@@ -2,7 +2,9 @@
 
 Three relations, told from what the solutions say of themselves:
 
-identity      neither is sampled or exact: two computations of one thing, limit max(1e-8, 100 eps cond(K))
+identity      neither is sampled or exact: two computations of one thing, limit max(1e-8, 100 eps cond(K)). Class
+              probabilities of correlated values are integrals by rules that err by more: beyond the limit those of a
+              program that is no witness are held to the integral of its own test moments (validation.class_integrals)
 exactness     both are truths (sampled or exact): z statistics, or two exact values
 discrepancy   one is a truth, the other an approximation: bands, and a lower bound must lie below log Z
 
@@ -22,12 +24,13 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln, kve, ndtri
 
-from validation import distances, premises
+from validation import class_integrals, distances, premises
 from validation.distances import relative_difference as relative_difference
 from validation.premises import is_truth as is_truth
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
+from validation.solve import WITNESSES
 from validation.suspects.worst import worst_entry
 
 # quantities in the order of reports; `gradients/...` and `local/...` follow where both sides have them
@@ -116,7 +119,7 @@ def compare(
                                nothing to judge here
     """
     return [
-        row._replace(worst=_worst(row.quantity, left, right)) if row.verdict == "FAIL" else row
+        row._replace(worst=row.worst or _worst(row.quantity, left, right)) if row.verdict == "FAIL" else row
         for row in _judged(left, right, bands, limit)
     ]
 
@@ -395,8 +398,46 @@ def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list
             )
             continue
         observed = relative_difference(a, b, _no_signal(left.problem, name))
-        rows.append(Row(name, "identity", observed, bound, _verdict(observed, bound), why))
+        row = Row(name, "identity", observed, bound, _verdict(observed, bound), why)
+        if name == "probabilities" and row.verdict == "FAIL":
+            row = _integral_row(left, right, bound, why) or row
+        rows.append(row)
     return rows
+
+
+def _integral_row(left: Solution, right: Solution, bound: float, why: str) -> Row | None:
+    """Class probabilities of programs that are no witnesses against the judge's integral; None where it has none.
+
+    Integrated is the Gaussian at the test points that the program gives, or, where it gives none, that of the other
+    side. The witnesses' rule errs by more than the limit, so that no right program need agree with them; the witnesses
+    themselves have one rule by definition.
+    """
+    rows = []
+    for side, other in ((left, right), (right, left)):
+        if side.implementation in WITNESSES:
+            continue
+        given = next((one for one in (side, other) if one.test_latent_mean is not None
+                      and one.test_latent_cov is not None), None)  # fmt: skip
+        if given is None:
+            return None
+        result = class_integrals.class_probabilities(
+            side.problem, given.method, given.test_latent_mean, given.test_latent_cov
+        )
+        if result is None:
+            return None
+        observed, limit = relative_difference(side.probabilities, result.probabilities), bound + result.error
+        told = (
+            f"{side.label} against the integral over the moments at the test points that {given.label} gives, by a "
+            f"rule of the judge's own whose error is {result.error:.1g}"
+        )
+        if other.implementation in WITNESSES and given is side:
+            told += f"; those of {other.label}, by its own rule, are not needed"
+        worst = worst_entry("probabilities", side.probabilities, result.probabilities)
+        worst = worst.replace("left", side.label).replace("right", "integral")
+        rows.append(
+            Row("probabilities", "identity", observed, limit, _verdict(observed, limit), f"{told}; {why}", worst)
+        )
+    return max(rows, key=lambda row: row.observed / row.limit, default=None)
 
 
 def _no_signal(problem: Problem, name: str) -> float:

@@ -376,7 +376,13 @@ class Session:
             wrong = replace(mine, **values)
         except (ValueError, TypeError):  # a Solution refuses it: nobody could hand it in
             return True
-        return any(row.verdict == "FAIL" for other in self.opponents() for row in self._compared(wrong, other))
+        # probabilities last: wrong moments ask for an integral of their own, which takes seconds
+        return any(
+            row.verdict == "FAIL"
+            for answer in (replace(wrong, probabilities=None), wrong)
+            for other in self.opponents()
+            for row in self._compared(answer, other)
+        )
 
     def _compared(self, mine: Solution, other: Solution) -> list[Row]:
         identity = other.implementation == "fast" and not premises.claims_truth(mine)
