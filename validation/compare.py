@@ -416,13 +416,11 @@ def _integral_row(left: Solution, right: Solution, bound: float, why: str) -> Ro
     for side, other in ((left, right), (right, left)):
         if side.implementation in WITNESSES:
             continue
-        given = next((one for one in (side, other) if one.test_latent_mean is not None
-                      and one.test_latent_cov is not None), None)  # fmt: skip
-        if given is None:
+        given = other if side.test_latent_mean is None or side.test_latent_cov is None else side
+        mean, cov = given.test_latent_mean, given.test_latent_cov
+        if mean is None or cov is None:
             return None
-        result = class_integrals.class_probabilities(
-            side.problem, given.method, given.test_latent_mean, given.test_latent_cov
-        )
+        result = class_integrals.class_probabilities(side.problem, given.method, mean, cov)
         if result is None:
             return None
         observed, limit = relative_difference(side.probabilities, result.probabilities), bound + result.error
@@ -430,8 +428,6 @@ def _integral_row(left: Solution, right: Solution, bound: float, why: str) -> Ro
             f"{side.label} against the integral over the moments at the test points that {given.label} gives, by a "
             f"rule of the judge's own whose error is {result.error:.1g}"
         )
-        if other.implementation in WITNESSES and given is side:
-            told += f"; those of {other.label}, by its own rule, are not needed"
         worst = worst_entry("probabilities", side.probabilities, result.probabilities)
         worst = worst.replace("left", side.label).replace("right", "integral")
         rows.append(
