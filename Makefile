@@ -15,7 +15,7 @@ THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
+.PHONY: help verify verify-full self-test fuzz mutate mutate-change test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
 	bench audit dist lock clean
 
 help:
@@ -29,6 +29,8 @@ help:
 	@echo "make self-test  seed bugs and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
+	@echo "make mutate     random mistakes in the witnesses: what the checks see, what the tests see; N=200 SEED=..."
+	@echo "make mutate-change the same on the lines that differ from a commit; BASE=HEAD~1"
 	@echo "make lint       ruff, mypy, import contracts"
 	@echo "make docs       the documentation, warnings as errors"
 	@echo "make docs-serve the same, then on http://127.0.0.1:8000, PORT=..."
@@ -103,10 +105,24 @@ test-browser: $(VENV)/browser.stamp docs
 	$(THREADS) $(BIN)/python -m pytest -q tests/browser
 
 # Bad and extreme calls at every door; a finding is printed with the seed and the number that show it again.
-N    ?= 20000
+fuzz: N ?= 20000
+mutate: N ?= 200
 SEED ?=
 fuzz: $(VENV)/run.stamp
-	$(THREADS) $(BIN)/python -m validation.fuzz --calls $(N) $(if $(SEED),--seed $(SEED)) --processes 2
+	PYTHONPATH=tests $(THREADS) $(BIN)/python -m fuzz --calls $(N) $(if $(SEED),--seed $(SEED)) --processes 2
+
+# Random mistakes in the witnesses, one at a time: which fail a check of the judge, which a test. Some hours for N=200.
+$(VENV)/mutation.stamp: $(VENV)/dev.stamp pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[mutation]"
+	@touch $@
+
+BASE ?= HEAD~1
+mutate: $(VENV)/mutation.stamp
+	$(BIN)/python tests/mutation/run.py --n $(N) --seed $(or $(SEED),0)
+
+# A handful of them on the lines that differ from a commit, as hints for its author.
+mutate-change: $(VENV)/mutation.stamp
+	$(BIN)/python tests/mutation/run.py --n 12 --seed $(or $(SEED),0) --change $(BASE)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

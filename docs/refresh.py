@@ -7,7 +7,8 @@
     python docs/refresh.py --run results/checks.csv     show that run of `triad verify` where a page shows a whole one;
                                         with --check only see that pages count about as many verdicts as it
 
-A block stands between two comments. The first names a command, then options after semicolons:
+A block stands between two comments. The first names a command of triad, or `python FILE` with a file of this
+repository, then options after semicolons:
 
     <!-- output: triad methods; lines=8 -->
     <!-- end -->
@@ -99,8 +100,8 @@ def parse(head: str, page: str) -> Block:
                 f"{page}: found the option {option!r}, expected exit=, lines=, last=, keep=, without=, shown=, "
                 "markdown, slow"
             )
-    if not command.startswith("triad"):
-        raise ValueError(f"{page}: found the command {command!r}, expected one of triad")
+    if not command.startswith(("triad", "python ")):
+        raise ValueError(f"{page}: found the command {command!r}, expected one of triad, or python FILE")
     return Block(page, command, **values)  # type: ignore[arg-type]
 
 
@@ -147,13 +148,15 @@ def run_once(command: str, folder: Path) -> tuple[int, str]:
 def run(command: str, folder: Path) -> tuple[int, str]:
     """Exit code, and stdout followed by stderr (progress left out)."""
     words = shlex.split(command)
-    program = Path(sys.executable).with_name("triad")
+    # FILE of `python FILE` is named from the root of the repository
+    python = [sys.executable, str(ROOT / words[1])] if words[0] == "python" else []
+    program = python or [str(Path(sys.executable).with_name("triad")), *words[1:2]]
     environment = os.environ | {
         "COLUMNS": str(WIDTH), "TERM": "dumb", "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     environment.pop("TRIAD_DATA", None)
     done = subprocess.run(
-        [str(program), *words[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [*program, *words[2:]], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     # stderr carries progress; it is shown only where the command refused its input
     return done.returncode, done.stdout + (done.stderr if done.returncode == 2 else "")

@@ -75,12 +75,6 @@ def _audit() -> Callable[..., Any]:
     return audit
 
 
-def _mutate() -> Callable[..., Any]:
-    from validation.mutation.command import mutate
-
-    return mutate
-
-
 def _data() -> Callable[..., Any]:
     from validation.datasets.command import data
 
@@ -132,12 +126,6 @@ def _reproduce() -> Callable[..., Any]:
 
 later(app, "verify", "Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red.", _verify)
 later(app, "audit", "Show which equations of the papers are realised and tested.", _audit)
-later(
-    app,
-    "mutate",
-    "Plant mutants one at a time and see whether `triad verify` turns red; exit 1 if too few do.",
-    _mutate,
-)
 later(app, "data", "List the data sets known by name, show one, or load and check the copies at hand.", _data)
 later(app, "bench", "Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute).",
       _bench)  # fmt: skip

@@ -28,7 +28,7 @@ def add(path: Path, name: str, rows: Iterable[Row], machine: Mapping[str, str]) 
     rows           its lines
     machine        what they were measured on and with
     """
-    from validation.mutation.power import commit
+    from validation.jobs.place import commit
 
     benches = read(path) if path.exists() else {}
     benches[name] = {

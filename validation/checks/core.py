@@ -147,7 +147,7 @@ class Context:
 
         An answer that was an exception is raised again without a second attempt.
         """
-        key = (implementation, method, digest(problem), _frozen(options))
+        key = (implementation, method, digest(problem), frozen(options))
         if key not in self._answers:
             try:
                 # importlib, because the package's own attribute `solve` is the function, and so that it can be patched
@@ -294,12 +294,12 @@ def digest(problem: Problem) -> str:
     return _fingerprint(problem.to_arrays())
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
     """A hashable stand-in for an option: equal content, equal stand-in."""
     if isinstance(value, Mapping):
-        return ("mapping", *((key, _frozen(value[key])) for key in sorted(value)))
+        return ("mapping", *((key, frozen(value[key])) for key in sorted(value)))
     if isinstance(value, (list, tuple)):
-        return ("sequence", *(_frozen(entry) for entry in value))
+        return ("sequence", *(frozen(entry) for entry in value))
     if isinstance(value, np.ndarray):
         return ("array", _fingerprint({"": value}))
     if isinstance(value, np.generic):

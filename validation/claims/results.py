@@ -35,8 +35,8 @@ from validation import storage
 from validation.claims import inventory
 from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE, Claim, Claims, slug
 from validation.claims.verdict import decided
+from validation.jobs.place import commit
 from validation.ledger.inventory import check_table
-from validation.mutation.power import commit
 from validation.quoting import shown
 
 FOLDER = "results"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -80,6 +81,18 @@ def code() -> str:
                     content = content.replace(b"\r\n", b"\n")
                 digest.update(f"{package}/{path.relative_to(root).as_posix()}\n{len(content)}\n".encode() + content)
     return digest.hexdigest()
+
+
+def commit() -> str:
+    """The commit of the checkout, "" outside one."""
+    folder = str(files("validation"))
+    try:
+        result = subprocess.run(
+            ["git", "-C", folder, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False
+        )
+    except OSError:  # no git
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 def unlike(places: Iterable[Place]) -> list[str]:

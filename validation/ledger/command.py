@@ -98,7 +98,7 @@ def audit(
             report = perturb.run(ledger, sources.root, rows, slow=slow, exhaustive=id is not None, progress=progress)
         failures += report.failures
         if sources.kept is not None and not report.problems:
-            from validation.mutation.power import commit
+            from validation.jobs.place import commit
 
             known = {**perturbed_record.load(sources.kept), **perturb.record(report, rows, sources.root, commit())}
             write(sources.kept, perturbed_record.text(known))

@@ -20,7 +20,6 @@ from validation import premises, problems
 from validation.checks.core import KINDS, Result
 from validation.checks.runner import Run
 from validation.jobs import place as places
-from validation.mutation import power
 from validation.report import facets, figures, moved, table
 from validation.report.sections import distinct, section
 from validation.solution import Solution
@@ -105,7 +104,7 @@ def render(
         against=table.against,
         on=table.on,
     )
-    solutions, samples = distinct(run.solutions), power.samples()
+    solutions = distinct(run.solutions)
     checks = _checks(run.results)
     bands = _bands(checks)
     page = environment.get_template("page.html.j2")
@@ -128,9 +127,6 @@ def render(
         "gate": (premises.GATE_R_HAT, premises.GATE_ESS),
         "coverage": None if coverage is None else [_covered(entry) for entry in coverage],
         "bar": _bar,
-        "judged": power.sentence(table.asked(run)),
-        "power": power.rows(samples) if samples else None,
-        "sampled": power.heading(samples) if samples else "",
         "moves": None if moves is None else _grouped(moves),
         "moved": "" if moves is None else moved.summary(moves),
         "earlier": earlier,

@@ -13,7 +13,6 @@ from rich.text import Text
 from validation.checks.core import NO_PROBLEM, Result
 from validation.checks.runner import NOT_RUN, Run
 from validation.ledger import atlas, executed
-from validation.mutation import power
 from validation.report import moved
 from validation.report.moved import Move, Verdict, Verdicts
 from validation.selftest import SelfTest, Trial
@@ -152,11 +151,6 @@ def summary(run: Run, most: int = _MOST_NAMED) -> str:
     return f"interrupted: {text}{rest}"
 
 
-def asked(run: Run) -> frozenset[str]:
-    """Checks that gave a verdict on some problem."""
-    return frozenset(result.check for result in run.results if result.verdict != "SKIP")
-
-
 def _not_judged(results: Iterable[Result], most: int) -> str:
     """How many quantities were skipped, and which: checks with the problems where they were."""
     where: dict[str, list[str]] = {}
@@ -248,8 +242,6 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
     for part in _parts(summary(run)):
         console.print(Text(folded(part, columns_of(console)), style=style), soft_wrap=True)
-    if not run.interrupted:
-        console.print(Text(folded(power.sentence(asked(run)), columns_of(console)), style="dim"), soft_wrap=True)
 
 
 def _parts(line: str) -> list[str]:

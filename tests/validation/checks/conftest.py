@@ -6,6 +6,8 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,11 +16,22 @@ import pytest
 
 from validation.checks import core
 from validation.checks.core import Compared, Context
-from validation.mutation.statements import module_path, source_of
 from validation.problem import Problem
 
 # a module of checks that came in during a test would be in the register of that test alone, and never again
 core.registered()
+
+
+def module_path(module: str) -> Path:
+    """The file of a module, found without importing it."""
+    package, *rest = module.split(".")
+    path = Path(str(files(package))).joinpath(*rest)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def source_of(module: str) -> str:
+    return module_path(module).read_text(encoding="utf-8")
+
 
 COSTS = {"easy": 1.0, "hard": 5.0, "huge": 50.0}
 

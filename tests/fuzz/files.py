@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fuzz.door import Arguments, Door
 from validation.by_name import by_name
-from validation.fuzz.door import Arguments, Door
 from validation.problem import Problem
 from validation.solution import Solution
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.fuzz.door import Arguments, Door
+from fuzz.door import Arguments, Door
 
 _TEXTS = (
     "nan", "1e400", "-1", "0", "[", "[0", "[[0]]", "null", "true", "", "text", "ü" * 3, "a" * 3000, '{"a": 1}', "1.5",

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation.fuzz.door import Arguments, Door
-from validation.fuzz.doors import doors
-from validation.fuzz.judge import Finding, outcome
-from validation.fuzz.values import ANY, ARRAYS, LABELS, SCALARS, extremes
+from fuzz.door import Arguments, Door
+from fuzz.doors import doors
+from fuzz.judge import Finding, outcome
+from fuzz.values import ANY, ARRAYS, LABELS, SCALARS, extremes
 from validation.options import options_of
 from validation.pace import pace
 
@@ -160,7 +160,7 @@ def run(seed: int, numbers: range, processes: int = 1, write: Callable[[str], An
 
 def main() -> int:
     """Exit 1 if a call ended in none of the ways it may."""
-    parser = argparse.ArgumentParser(prog="python -m validation.fuzz", description=(__doc__ or "").strip())
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=(__doc__ or "").strip())
     parser.add_argument("--calls", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=None, help="default: a fresh one, printed")
     parser.add_argument("--case", type=int, default=None, help="this call of the seed alone")

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from validation.fuzz import run as fuzz
-from validation.fuzz.door import Door
-from validation.fuzz.doors import doors
-from validation.fuzz.judge import outcome
+from fuzz import run as fuzz
+from fuzz.door import Door
+from fuzz.doors import doors
+from fuzz.judge import outcome
 
 
 def raising(error):

@@ -1,9 +1,9 @@
-"""`python -m validation.fuzz`."""
+"""`PYTHONPATH=tests python -m fuzz`."""
 
 import contextlib
 import tempfile
 
-from validation.fuzz.run import main
+from fuzz.run import main
 
 if __name__ == "__main__":
     # a text that a door takes for the name of a file leaves that file where it was called

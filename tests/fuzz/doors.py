@@ -10,13 +10,13 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from fuzz.commands import command_door
+from fuzz.door import Arguments, Door
+from fuzz.files import file_doors
+from fuzz.values import HYPER
 from validation import arguments
 from validation.by_name import sampler_by_name
 from validation.catalogue import METHODS
-from validation.fuzz.commands import command_door
-from validation.fuzz.door import Arguments, Door
-from validation.fuzz.files import file_doors
-from validation.fuzz.values import HYPER
 from validation.options import options_of
 from validation.problem import BINARY_LIKELIHOODS, LIKELIHOODS, Problem
 from validation.solve import methods, solve
