@@ -1,7 +1,8 @@
 """What a wheel holds besides the packages: states of the ledger, for `triad audit` where there are no tests to read.
 
-A build hook of hatchling. The states are those that the text of code and tests gives, which needs no library. An
-editable installation has the repository itself and gets no copy.
+A build hook of hatchling. The states are those that the text of code and tests in the folder of the build gives,
+which needs no library; packages that are installed where the build runs are not read. An editable installation has the
+repository itself and gets no copy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class LedgerHook(BuildHookInterface[Any]):
             from validation.ledger import audit, stored
         finally:
             sys.path.remove(self.root)
-        ledger = audit.from_text(Path(self.root))
+        ledger = audit.of_repository(Path(self.root))
         if ledger.problems:
             raise ValueError(f"ledger: found {'; '.join(ledger.problems)}, expected code and tests that can be read")
         self._folder = tempfile.TemporaryDirectory()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -457,14 +456,11 @@ def root(
         raise typer.Exit(EXIT_UNUSABLE)  # nothing was asked, so nothing counts as done
 
 
-def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | None:
-    """How far each paper is, for the report of `triad verify`; None where there are no tests or no pytest to read.
-
-    Once `stop` is set, from another thread, reading the tests ends with an error.
-    """
+def ledger_coverage() -> list[Coverage] | None:
+    """How far each paper is, for the report of `triad verify`; None where there are neither tests nor stored states."""
     from validation.ledger import audit as auditing
 
-    ledger = auditing.build(auditing.default_sources(), stop)
+    ledger = auditing.build(auditing.default_sources())
     if ledger.without_states or ledger.problems:
         return None
     papers = dict.fromkeys(row.entry.paper for row in ledger.rows)

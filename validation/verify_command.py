@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -31,10 +29,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
-# Gives the ledger's coverage for the report, or None where it cannot be had, and ends early once the event is set; the
-# command line sets it.
-coverage: Callable[[threading.Event], Sequence[Coverage] | None] | None = None
-_aside = ThreadPoolExecutor(1)
+# Gives the ledger's coverage for the report, or None where it cannot be had; the command line sets it.
+coverage: Callable[[], Sequence[Coverage] | None] | None = None
 
 
 def verify(
@@ -107,14 +103,11 @@ def verify(
             storage.check_writable(junit)
         except OSError as error:
             _refuse(errors, f"--junit: {error.strerror or error}")
-    stop = threading.Event()
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
         from validation.report import export, moved, page, table
 
-        # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
-        narrow = bool(check or method or problem)
-        reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
+        narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
         store = _Spread(cluster, jobs, output).store(("verify", selection), runner.TYPES)
         parts = [(pair.check, pair.problem) for pair in selection.pairs]
         forecast = Forecast(work(parts, output / "checks.csv"))
@@ -133,7 +126,7 @@ def verify(
             if moves is not None:
                 table.print_moves(console, moves, str(compare))
         # who interrupts the run does not wait for the ledger
-        known = None if reading is None or result.interrupted else reading.result()
+        known = None if coverage is None or narrow or result.interrupted else coverage()
         csv = table.csv_text(result.results).encode()
         # the page names the table that it was made with
         drawn = page.render(result, known, moves=moves, earlier="" if compare is None else compare.name)
@@ -163,8 +156,6 @@ def verify(
         raise typer.Exit(INTERRUPTED) from None
     except ClusterError as error:
         _refuse(errors, str(error))
-    finally:
-        stop.set()  # Python waits for the thread that reads before it ends
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(int(result.failed))

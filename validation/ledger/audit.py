@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from validation.ledger import collection, executed, inventory, kept, perturbed, registry, static, stored
+from validation.ledger import collection, executed, inventory, perturbed, static, stored
 from validation.ledger.collection import Collection, MarkedTest
 from validation.ledger.executed import ALGORITHM, COLUMNS, Executed, Record
 from validation.ledger.inventory import Entry, Equation, Inventory
@@ -17,7 +16,7 @@ from validation.ledger.registry import PACKAGES, Function, Package, Registry
 
 VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN = "verified", "corrected", "not executable", "slip", "open"
 STATES = (VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN)
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,50 +218,25 @@ def assemble(sources: Sources, functions: Registry, tests: Collection) -> Ledger
     return Ledger(known, sources.packages, tuple(rows), tuple(problems), record=sources.record)
 
 
-def look_up(sources: Sources, paper: str) -> Ledger:
-    """The ledger of one paper, from the text of the files alone: see `validation.ledger.static`.
+def of_repository(root: Path) -> Ledger:
+    """The ledger of the packages and the tests that lie in the folder `root`: what a wheel is built with."""
+    sources = Sources(inventory.load(), PACKAGES, root)
+    return assemble(sources, static.functions(sources.packages, root=root), static.marked_tests(root))
 
-    The rows of other papers mean nothing. Without a repository the ledger has no tests and `without_tests` says why.
+
+def build(sources: Sources, paper: str = "") -> Ledger:
+    """Read packages and tests, from the text of the files alone (`validation.ledger.static`), and put them together.
+
+    With `paper` only files that name it are read: the rows of other papers then mean nothing. Without a repository the
+    ledger has no tests and `without_tests` says why; states are then those that the wheel was built with, where there
+    is one (`validation.ledger.stored`).
     """
     functions = static.functions(sources.packages, paper)
     tests = Collection((), ()) if sources.root is None else static.marked_tests(sources.root, paper)
     return _with_stored(replace(assemble(sources, functions, tests), without_tests=sources.without_tests), paper)
 
 
-def from_text(root: Path) -> Ledger:
-    """The ledger of the repository at `root` from the text of its files, all papers: what a wheel is built with."""
-    sources = Sources(inventory.load(), PACKAGES, root, record=executed.load())
-    return assemble(sources, static.functions(sources.packages), static.marked_tests(root))
-
-
-def build(sources: Sources, stop: threading.Event | None = None, paper: str | None = None) -> Ledger:
-    """Import the packages, collect the tests, and put the ledger together.
-
-    With `paper` only the tests that can verify something of it are read: the rows of other papers then mean nothing.
-    Without a repository or without pytest the ledger has no tests and `without_tests` says why; states are then those
-    that the wheel was built with, where there is one (`validation.ledger.stored`). `stop`, set from
-    another thread, ends the collection with a StoppedError. All of it, without `paper`, is read from what an earlier
-    audit kept (`validation.ledger.kept`) as long as no file has changed; its functions are then known by summary only.
-    """
-    key = ""
-    if sources.root is not None and paper is None:
-        key = kept.key(sources.root, sources.packages)
-        if (known := kept.load(sources.root, key)) is not None:
-            return assemble(sources, *known)
-    functions = registry.collect(sources.packages)
-    tests, reason = Collection((), ()), sources.without_tests
-    if sources.root is not None:
-        try:
-            tests = collection.collect(sources.root, sources.packages, stop, paper)
-        except collection.NoTestsError as error:
-            reason = str(error)
-        else:
-            if key and kept.key(sources.root, sources.packages) == key:  # nothing moved meanwhile
-                kept.save(sources.root, key, functions, tests)
-    return _with_stored(replace(assemble(sources, functions, tests), without_tests=reason), paper)
-
-
-def _with_stored(ledger: Ledger, paper: str | None) -> Ledger:
+def _with_stored(ledger: Ledger, paper: str) -> Ledger:
     """The ledger itself, or one without tests with the states that came with the package.
 
     Of one paper alone nothing is said about rows of the others: their functions may not have been read.
@@ -270,7 +244,7 @@ def _with_stored(ledger: Ledger, paper: str | None) -> Ledger:
     held = stored.text() if ledger.without_tests else None
     if held is None:
         return ledger
-    own = tuple(row for row in ledger.rows if paper in (None, row.entry.paper))
+    own = tuple(row for row in ledger.rows if paper in ("", row.entry.paper))
     restored, problems = stored.restored(own, held)
     known = {row.entry.equation: row for row in restored}
     rows = tuple(known.get(row.entry.equation, row) for row in ledger.rows)
@@ -362,7 +336,6 @@ def _row_json(row: Row, root: Path | None, full: bool) -> dict[str, Any]:
                 "package": test.package,
                 "file": test.file,
                 "line": test.line,
-                "cases": test.cases,
                 "slow": test.slow,
                 "claims": [
                     {"route": claim.route, "resolves": claim.resolves, "printed": claim.printed}

@@ -1,4 +1,4 @@
-"""Which tests claim to verify which equations: pytest collects them in a process of its own."""
+"""Tests that claim to verify equations, the repository that holds them, and a pytest process that runs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.ledger.inventory import Equation
-from validation.ledger.registry import PACKAGES, Package
+from validation.ledger.registry import Package
 from validation.quoting import shown
 
 PLAN_VARIABLE = "TRIAD_LEDGER_PLAN"
@@ -42,7 +41,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class MarkedTest:
-    """A test function with at least one claim; its parametrised cases are counted, not listed.
+    """A test function with at least one claim, in all its cases together.
 
     key: file::function below the root; package: the first folder below tests/; slow: all its cases are.
     """
@@ -52,7 +51,6 @@ class MarkedTest:
     file: str
     line: int
     name: str
-    cases: int
     slow: bool
     claims: tuple[Claim, ...]
 
@@ -70,12 +68,8 @@ class Collection:
     problems: tuple[str, ...]
 
 
-class StoppedError(RuntimeError):
-    """Reading the tests was called off before it ended."""
-
-
 class NoTestsError(RuntimeError):
-    """There are no tests to read: the package is installed without its repository, or without pytest."""
+    """There are no tests to read or to run: the package is installed without its repository, or without pytest."""
 
 
 def read_claims(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Claim]:
@@ -144,13 +138,11 @@ def run_pytest(
     plan: dict[str, Any],
     options: Sequence[str] = (),
     listen: Callable[[dict[str, Any]], None] | None = None,
-    stop: threading.Event | None = None,
-    files: Sequence[str] = ("tests",),
 ) -> tuple[int, list[dict[str, Any]], str]:
-    """Run pytest on root/tests, or on `files` of it, with the ledger's plugin.
+    """Run pytest on root/tests with the ledger's plugin.
 
     Returns its exit code, the plugin's events and its output. listen is called with each event as it arrives. An
-    interruption ends the process it started, and so does `stop` once it is set, from another thread: StoppedError.
+    interruption ends the process it started.
     Raises NoTestsError if pytest is not installed.
     """
     if importlib.util.find_spec("pytest") is None:
@@ -171,10 +163,10 @@ def run_pytest(
         events: list[dict[str, Any]] = []
         with (
             output_file.open("wb") as output,
-            _process([*command, *files], root, environment(packages, plan_file, scratch), output) as process,
+            _process([*command, "tests"], root, environment(packages, plan_file, scratch), output) as process,
             events_file.open(encoding="utf-8") as stream,
         ):
-            for event in _follow(stream, process, stop):
+            for event in _follow(stream, process):
                 events.append(event)
                 if listen is not None:
                     listen(event)
@@ -198,14 +190,10 @@ def _process(
             process.wait()
 
 
-def _follow(
-    stream: Any, process: subprocess.Popen[bytes], stop: threading.Event | None = None
-) -> Iterator[dict[str, Any]]:
-    """Events of a growing file of JSON lines, until its writer has ended or `stop` is set."""
+def _follow(stream: Any, process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    """Events of a growing file of JSON lines, until its writer has ended."""
     rest = ""
     while True:
-        if stop is not None and stop.is_set():
-            raise StoppedError("tests: found the reading of them called off")
         ended = process.poll() is not None
         rest += stream.read()
         *lines, rest = rest.split("\n")
@@ -222,41 +210,3 @@ def _follow(
 def tail(output: str, lines: int = 12) -> str:
     """The last lines of a process's output, for an error message."""
     return "\n".join(output.strip().splitlines()[-lines:])
-
-
-def files_that_name(root: Path, paper: str) -> tuple[str, ...]:
-    """Test files below root/tests in which the key of a paper stands: no other file can carry a marker with it."""
-    result = sorted((root / "tests").rglob("test_*.py"))
-    return tuple(path.relative_to(root).as_posix() for path in result if paper.encode() in path.read_bytes())
-
-
-def collect(
-    root: Path,
-    packages: Sequence[Package] = PACKAGES,
-    stop: threading.Event | None = None,
-    paper: str | None = None,
-) -> Collection:
-    """Collect the tests under root/tests that are marked `verifies`, with `pytest --collect-only`.
-
-    Problems name each file that cannot be collected and each marker that is not of the agreed form; the tests
-    that remain are listed all the same. With `paper` only the files that name it are read. Raises NoTestsError if root
-    has no tests/ or pytest is not installed, and StoppedError once `stop` is set.
-    """
-    if not (root / "tests").is_dir():
-        raise NoTestsError(f"tests: found none in {root}, expected a folder tests/")
-    options = ["--collect-only", "--continue-on-collection-errors"]
-    files = ("tests",) if paper is None else files_that_name(root, paper)
-    if not files:
-        return Collection((), ())
-    code, events, output = run_pytest(root, packages, {"mode": "collect"}, options, stop=stop, files=files)
-    problems = [event["problem"] for event in events if event["event"] == "problem"]
-    listed = [event for event in events if event["event"] == "tests"]
-    # 5: pytest collected nothing, which is no failure; a file in error makes it 1, 2 or 3 and is named above.
-    if not listed or (code not in (0, 5) and not problems):
-        problems.append(f"collection: pytest ended with exit code {code}:\n{tail(output)}")
-    tests = [
-        MarkedTest(**{**row, "claims": tuple(Claim(**claim) for claim in row["claims"])})
-        for event in listed
-        for row in event["tests"]
-    ]
-    return Collection(tuple(sorted(tests, key=lambda test: test.key)), tuple(problems))

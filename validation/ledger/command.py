@@ -76,18 +76,16 @@ def audit(
         raise typer.BadParameter(f"{error.args[0]}{hint}") from error
     if rerun and id is None:
         raise typer.BadParameter(f"--run: found {target or 'no address'}, expected one equation, PAPER:EQ")
+    if rerun and (perturbed or as_json or as_markdown or output or check):
+        raise typer.BadParameter("--run: found it with another kind of output or --perturb, expected it alone")
     if measured:
         if id is not None:
             raise typer.BadParameter(f"--executed: found {target}, expected a paper, or none for all of them")
         sources = _measure(errors, sources, paper, jobs)
-    if paper is not None and not (perturbed or measured or as_json or as_markdown or output or check):
-        _look_up(sources, paper, id, errors, rerun=rerun, slow=slow)
-        return
-    with waiting(errors, "reading functions and tests, as after every change of the code"):
-        # one equation needs no tests of other papers
-        ledger = ledger_audit.build(sources, paper=None if id is None else paper)
+    with waiting(errors, "reading functions and tests"):
+        ledger = ledger_audit.build(sources, paper or "")
     rows = ledger.select(paper, id)
-    needs_tests = perturbed or as_markdown or check or (output and not as_json)
+    needs_tests = perturbed or rerun or as_markdown or check or (output and not as_json)
     if ledger.without_tests and (needs_tests or (ledger.without_states and (id is None or output))):
         errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
         raise typer.Exit(1)
@@ -119,7 +117,11 @@ def audit(
 
     quiet = as_json or as_markdown or output is not None or check is not None
     console = errors if quiet else show.console()
-    if not quiet:
+    if rerun:
+        from validation.ledger import rerun as rerunning  # the checks take seconds to load
+
+        failures += rerunning.run(console, sources, rows[0], slow=slow)
+    elif not quiet:
         if id is not None:
             console.print(show.equation(ledger, rows[0], fold=console.is_terminal))
         else:
@@ -128,7 +130,7 @@ def audit(
                 show.print_entries(console, rows)
     if ledger.stored and not quiet:
         console.print(STORED, style="dim")
-    for note in _other_code(ledger, paper):
+    for note in _other_code(ledger, paper) if id is None else ():
         say(errors, note, style="yellow")
     if report is not None and not as_json:
         show.perturbation(console, report, detail=id is not None)
@@ -169,34 +171,6 @@ def _other_code(ledger: ledger_audit.Ledger, paper: str | None) -> list[str]:
         f"NOTE who executes the entries of {', '.join(papers)} was measured with other code than this: "
         "triad audit [PAPER] --executed measures it anew"
     ]
-
-
-def _look_up(
-    sources: ledger_audit.Sources, paper: str, id: str | None, errors: Console, *, rerun: bool, slow: bool
-) -> None:
-    """A paper or one equation, from the text of the files; with `rerun` its tests and checks too."""
-    ledger = ledger_audit.look_up(sources, paper)
-    rows = ledger.select(paper, id)
-    if ledger.without_tests and (rerun or (id is None and ledger.without_states)):
-        errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
-        raise typer.Exit(1)
-    console = show.console()
-    failures = list(ledger.failures(rows))
-    if id is None:
-        console.print(show.coverage(ledger, rows))
-        show.print_entries(console, rows)
-    elif rerun:
-        from validation.ledger import rerun as rerunning  # the checks take seconds to load
-
-        failures += rerunning.run(console, sources, rows[0], slow=slow)
-    else:
-        console.print(show.equation(ledger, rows[0], fold=console.is_terminal))
-    if ledger.stored:
-        console.print(STORED, style="dim")
-    for failure in failures:
-        _failed(errors, failure)
-    if failures:
-        raise typer.Exit(1)
 
 
 def _failed(errors: Console, failure: str) -> None:

@@ -119,7 +119,7 @@ def run(
             done += 1
         progress(done, total, event.get("function", event.get("test", "collecting")))
 
-    plan = {"mode": "perturb", "select": select, "slow": slow, "exhaustive": exhaustive, "time_limit": time_limit}
+    plan = {"select": select, "slow": slow, "exhaustive": exhaustive, "time_limit": time_limit}
     # Tracebacks are read by nobody here; the native style is the cheapest to make.
     options = ["--tb=native", "--continue-on-collection-errors", "-p", "no:randomly"]
     code, events, output = collection.run_pytest(root, ledger.packages, plan, options, listen)

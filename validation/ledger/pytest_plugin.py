@@ -1,4 +1,4 @@
-"""The judge's side of a pytest process that it started: lists marked tests, or reruns them under perturbation.
+"""The judge's side of a pytest process that it started: reruns marked tests under perturbation.
 
 Loaded by `-p validation.ledger.pytest_plugin`; without a plan in the environment it does nothing. It imports no
 pytest when loaded, so that the package is complete without it.
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -59,18 +59,22 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     options = json.loads(Path(plan).read_text(encoding="utf-8"))
     threading.Thread(target=end_with_parent, args=(options["parent"],), daemon=True).start()
-    kinds: dict[str, Callable[[dict[str, Any]], Reader]] = {"collect": Reader, "perturb": Perturbation}
-    config.pluginmanager.register(kinds[options["mode"]](options), "triad-ledger")
+    config.pluginmanager.register(Perturbation(options), "triad-ledger")
 
 
-class Reader:
-    """Lists the marked tests of a collection, and what could not be collected."""
+class Perturbation:
+    """Runs each marked case as it is, then again while one function's output is perturbed."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
-        """plan: what `validation.ledger.collection.run_pytest` wrote."""
+        """plan: what `validation.ledger.collection.run_pytest` wrote: `select`, `slow`, `exhaustive`, `time_limit`."""
         self.plan = plan
         self.root = Path(plan["root"])
         self.packages = tuple(registry.Package(**package) for package in plan["packages"])
+        self.outcome = Outcome()
+        self.baseline: dict[str, Outcome] = {}
+        self.caches: list[Callable[[], Any]] = []
+        # (test key or function address, equation) pairs that need no further run.
+        self.settled: set[tuple[str, Equation]] = set()
 
     def emit(self, event: str, **content: Any) -> None:
         """Append one event for the judge to read."""
@@ -84,30 +88,9 @@ class Reader:
             reason = next((line[1:].strip() for line in reversed(lines) if line.startswith("E ")), lines[-1])
             self.emit("problem", problem=f"test file {report.nodeid}: failed to collect: {reason}")
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """List the marked tests."""
-        rows = []
-        for group in self.groups(session.items, report=True):
-            item = group.cases[0][0]
-            claims = dict.fromkeys(claim for _, cases in group.cases for claim in cases)
-            rows.append(
-                {
-                    "key": group.key,
-                    "package": group.package,
-                    "file": group.key.partition("::")[0],
-                    "line": (item.location[1] or 0) + 1,
-                    "name": group.key.rpartition("::")[2],
-                    "cases": len(group.cases),
-                    "slow": all(case.get_closest_marker("slow") is not None for case, _ in group.cases),
-                    "claims": [asdict(claim) for claim in claims],
-                }
-            )
-        self.emit("tests", tests=rows)
-
-    def groups(self, items: Sequence[pytest.Item], report: bool) -> list[Group]:
-        """Marked items, the cases of one function together; report says whether to emit faults of markers."""
+    def groups(self, items: Sequence[pytest.Item]) -> list[Group]:
+        """Marked items, the cases of one function together; the judge has named faulty markers already."""
         results: dict[str, Group] = {}
-        faults: dict[str, None] = {}
         for item in items:
             file = item.path.resolve()
             name = file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else file.as_posix()
@@ -115,34 +98,13 @@ class Reader:
             key = "::".join([name, *inner, getattr(item, "originalname", None) or item.name])
             claims: list[Claim] = []
             for mark in item.iter_markers("verifies"):
-                try:
+                with suppress(ValueError):
                     claims += read_claims(mark.args, mark.kwargs)
-                except ValueError as error:
-                    faults[f"test {key}: marker verifies: {error}"] = None
             if claims:
                 parts = name.split("/")
                 package = parts[1] if len(parts) > 2 else ""
                 results.setdefault(key, Group(key, package)).cases.append((item, list(dict.fromkeys(claims))))
-        if report:
-            for fault in faults:
-                self.emit("problem", problem=fault)
         return list(results.values())
-
-
-class Perturbation(Reader):
-    """Runs each marked case as it is, then again while one function's output is perturbed."""
-
-    def __init__(self, plan: dict[str, Any]) -> None:
-        """plan: see Reader; besides `select`, `slow`, `exhaustive`, `time_limit`."""
-        super().__init__(plan)
-        self.outcome = Outcome()
-        self.baseline: dict[str, Outcome] = {}
-        self.caches: list[Callable[[], Any]] = []
-        # (test key or function address, equation) pairs that need no further run.
-        self.settled: set[tuple[str, Equation]] = set()
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Nothing: the judge has the list already."""
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Note the type of what a phase raised; the reports themselves only know its text."""
@@ -178,7 +140,7 @@ class Perturbation(Reader):
         """Replace pytest's own loop: all cases as they are, then each with each function that it should notice."""
         selected = {(paper, id) for paper, id in self.plan["select"]}
         groups = []
-        for group in self.groups(session.items, report=False):
+        for group in self.groups(session.items):
             kept = [(item, [claim for claim in claims if claim.equation in selected]) for item, claims in group.cases]
             kept = [(item, claims) for item, claims in kept if claims]
             if not self.plan["slow"]:

@@ -1,4 +1,5 @@
-"""Which functions realise which equations: every module of the four packages is imported and looked through."""
+"""Which functions realise which equations. `collect` imports every module of the four packages and gives the functions
+themselves, to be called; `validation.ledger.static` reads the same from the text of the files."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from validation.ledger.inventory import Equation
 
@@ -31,17 +32,12 @@ PACKAGES = (
 )
 
 
-class Text(NamedTuple):
-    """What a function says of itself in its file: docstring and source without their indentation."""
-
-    docstring: str
-    signature: str
-    source: str
-
-
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function that says which equations it realises; `as_printed` ones hold a misprint as it stands."""
+    """A function that says which equations it realises; `as_printed` ones hold a misprint as it stands.
+
+    object: the function, where its module was imported; docstring, signature and source: where its file was read.
+    """
 
     package: str
     address: str
@@ -49,38 +45,15 @@ class Function:
     as_printed: bool
     file: str
     line: int
-    object: Callable[..., Any] | None = field(compare=False, repr=False)  # None where it was read from what was kept
-    told: str | None = field(default=None, compare=False)  # the summary then
-    text: Text | None = field(default=None, compare=False, repr=False)  # where it was read from its file
+    object: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    docstring: str = field(default="", compare=False, repr=False)
+    signature: str = field(default="", compare=False, repr=False)
+    source: str = field(default="", compare=False, repr=False)
 
     @property
     def summary(self) -> str:
         """The first line of the docstring."""
-        if self.told is not None:
-            return self.told
-        return (inspect.getdoc(self.object) or "").partition("\n")[0].strip()
-
-    @property
-    def docstring(self) -> str:
-        """The docstring, without its indentation."""
-        return self.text.docstring if self.text is not None else inspect.getdoc(self._live()) or ""
-
-    @property
-    def signature(self) -> str:
-        """Name and parameters, as one would write them."""
-        if self.text is not None:
-            return self.text.signature
-        return f"{self.address.rpartition('.')[2]}{inspect.signature(self._live())}"
-
-    @property
-    def source(self) -> str:
-        """The source text of what the markers wrap."""
-        return self.text.source if self.text is not None else inspect.getsource(inspect.unwrap(self._live()))
-
-    def _live(self) -> Callable[..., Any]:
-        if self.object is None:
-            raise RuntimeError(f"{self.address}: found its summary alone, expected the function: read the packages")
-        return self.object
+        return self.docstring.partition("\n")[0].strip()
 
 
 @dataclass(frozen=True, slots=True)

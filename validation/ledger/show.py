@@ -109,8 +109,7 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
         parts += _source(function, fold)
     parts.append(Text("\nTests" if row.tests else "\nNo tests" if not ledger.without_states else "", style="bold"))
     for test in row.tests:
-        cases = f", {test.cases} cases" if test.cases > 1 else ""
-        parts.append(Text(f"{test.file}:{test.line}  {test.name}{cases}{', slow' if test.slow else ''}"))
+        parts.append(Text(f"{test.file}:{test.line}  {test.name}{', slow' if test.slow else ''}"))
         for claim in test.claims:
             if claim.equation == entry.equation:
                 extra = f" (resolves {claim.resolves:g})" if claim.resolves is not None else ""

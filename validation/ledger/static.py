@@ -1,8 +1,7 @@
-"""Functions and tests with an address, read from the text of the files: a look-up imports nothing.
+"""Functions and tests with an address, read from the text of the files: nothing is imported and no library is needed.
 
 The markers of functions and of tests are written with literal arguments, so that their syntax trees say what importing
-the packages and collecting the tests would say, within a second. What a text cannot tell is left out: how many cases a
-parametrised test has (`cases` is 0), and whether modules import. `triad audit` without an address reads it all.
+the packages and collecting the tests would say, within seconds; a marker that is written otherwise is a problem.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ from typing import Any, TypeAlias
 
 from validation.ledger.collection import Claim, Collection, MarkedTest, read_claims
 from validation.ledger.inventory import Equation
-from validation.ledger.registry import Function, Package, Registry, Text
+from validation.ledger.registry import Function, Package, Registry
 
 _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(packages: Sequence[Package], paper: str = "") -> Registry:
+def functions(packages: Sequence[Package], paper: str = "", root: Path | None = None) -> Registry:
     """Every function that carries equations, as `registry.collect` lists them; with `paper` those of its modules alone.
 
-    A file that cannot be read is a problem.
+    The packages are those in the folder `root`, or else those that an import would find. A file that cannot be read is
+    a problem.
     """
     results: list[Function] = []
     problems: list[str] = []
     for package in packages:
         rows = []
-        for file, name in _modules(package):
+        for file, name in _modules(package, root):
             source = file.read_text(encoding="utf-8")
             if "equation(" not in source or paper not in source:
                 continue
@@ -39,15 +39,19 @@ def functions(packages: Sequence[Package], paper: str = "") -> Registry:
             except SyntaxError as error:
                 problems.append(f"module {name}: failed to parse: {error}")
                 continue
-            rows += [_function(package, name, file, source, *item) for item in _marked(tree, name)]
+            try:
+                rows += [_function(package, name, file, source, *item) for item in _marked(tree, name)]
+            except ValueError as error:
+                problems.append(f"module {name}: marker equation: {error}, expected texts or constants of the module")
         results += sorted(rows, key=lambda item: item.address)
     return Registry(tuple(results), tuple(problems))
 
 
-def _modules(package: Package) -> Iterator[tuple[Path, str]]:
+def _modules(package: Package, root: Path | None) -> Iterator[tuple[Path, str]]:
     """Files of a package with the names of their modules."""
-    spec = importlib.util.find_spec(package.name)
-    for place in () if spec is None else spec.submodule_search_locations or ():
+    spec = importlib.util.find_spec(package.name) if root is None else None
+    places = [root / package.name] if root is not None else spec.submodule_search_locations or () if spec else ()
+    for place in places:
         for file in sorted(Path(place).rglob("*.py")):
             parts = file.relative_to(place).with_suffix("").parts
             yield file, ".".join([package.name, *(part for part in parts if part != "__init__")])
@@ -118,7 +122,6 @@ def _function(
 ) -> Function:  # fmt: skip
     first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
     lines = source.splitlines(keepends=True)[first - 1 : node.end_lineno]
-    docstring = ast.get_docstring(node) or ""
     returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
     return Function(
         package=package.name,
@@ -127,14 +130,14 @@ def _function(
         as_printed=printed,
         file=str(file),
         line=first,
-        object=None,
-        told=docstring.partition("\n")[0].strip(),
-        text=Text(docstring, f"{node.name}({ast.unparse(node.args)}){returns}", textwrap.dedent("".join(lines))),
+        docstring=ast.get_docstring(node) or "",
+        signature=f"{node.name}({ast.unparse(node.args)}){returns}",
+        source=textwrap.dedent("".join(lines)),
     )
 
 
 def marked_tests(root: Path, paper: str = "") -> Collection:
-    """Tests under root/tests that are marked `verifies`, as `collection.collect` lists them, cases uncounted.
+    """Tests under root/tests that are marked `verifies`, ordered by key.
 
     With `paper` only files that name it are read. A file or a marker that cannot be read is a problem.
     """
@@ -186,7 +189,6 @@ def _tests_of(tree: ast.Module, name: str, problems: list[str]) -> Iterator[Mark
                 file=name,
                 line=min([node.lineno, *(item.lineno for item in node.decorator_list)]),
                 name=node.name,
-                cases=0,
                 slow=slow,
                 claims=tuple(dict.fromkeys(claims)),
             )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from validation.ledger.audit import Row
 
 FILE = "stored.json"
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Held(NamedTuple):

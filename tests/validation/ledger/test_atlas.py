@@ -16,7 +16,7 @@ from validation.ledger.collection import Claim, MarkedTest
 from validation.ledger.executed import Executed
 from validation.ledger.inventory import Entry
 from validation.ledger.perturbed import Outcome, Ran, Tried
-from validation.ledger.registry import Function, Text
+from validation.ledger.registry import Function
 
 EXTENSIONS = Path(__file__).resolve().parents[3] / "docs" / "_ext"
 ENTRIES = [entry for entry in inventory.load() if entry.latex]
@@ -88,9 +88,10 @@ def test_a_misprint_and_its_correction_both_say_what_differs():
 
 def function(address: str, *, printed: bool = False) -> Function:
     package = address.partition(".")[0]
-    text = Text("One line.", "(x)", f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n")
+    source = f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n"
     equations = (("villacampa2020", "A.20"),)
-    return Function(package, address, equations, printed, f"{package}/x.py", 7, None, "One line.", text)
+    file = f"{package}/x.py"
+    return Function(package, address, equations, printed, file, 7, docstring="One line.", signature="(x)", source=source)
 
 
 ENTRY = Entry(
@@ -106,7 +107,7 @@ ENTRY = Entry(
     latex_printed=r"\alpha \mark{-} 1",
 )
 TEST = MarkedTest(
-    "tests/reference/test_x.py::test_a", "reference", "tests/reference/test_x.py", 3, "test_a", 1, False,
+    "tests/reference/test_x.py::test_a", "reference", "tests/reference/test_x.py", 3, "test_a", False,
     (Claim("villacampa2020", "A.20", "moments by quadrature", printed=True),),
 )  # fmt: skip
 ROW = Row(
@@ -171,7 +172,7 @@ def test_addresses_of_one_paper_are_unique():
 
 def test_a_card_tells_symbols_the_counterpart_and_what_the_perturbation_did(tmp_path):
     source = "def right(alpha, nothing):\n    return alpha"
-    functions = {item.address: replace(item, text=Text("", "", source)) for item in ROW.functions}
+    functions = {item.address: replace(item, source=source) for item in ROW.functions}
     tried = {"reference.a.right": Tried(2, 3, 1e-3, "AssertionError")}
     outcome = Outcome("abc123", "other", tried, {TEST.key: Ran("passed", 0.25)}, (1.5, 0.25))
     words = {"alpha": {"shape": "()", "meaning": "power of the divergence"}}
@@ -191,7 +192,7 @@ def test_symbols_are_told_in_the_words_of_the_equation_and_else_of_the_name():
         "Line.\n\nParameters\n----------\nalpha : float    α in (0, 1],\n    not zero\nc1, c2 : (m,)    C¹\n"
         "side    a cavity\n\nRaises\n------\nValueError    never"
     )
-    functions = {item.address: replace(item, text=Text(docstring, "", source)) for item in ROW.functions}
+    functions = {item.address: replace(item, docstring=docstring, source=source) for item in ROW.functions}
     words = {"alpha": {"shape": "()", "meaning": "power"}, "Z": {"shape": "(m, d)", "meaning": "inducing inputs"}}
     html = atlas.card(ROW, functions, str, str, atlas.Known(words))
     row = "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td></tr>"

@@ -39,7 +39,7 @@ def test_coverage_is_shown_and_the_exit_code_is_0(invoke):
     ("options", "words"),
     [
         ({"ids": "1 2", "complete": True}, "toy:2: open (no function, no test)"),
-        ({"ids": "1", "functions": FUNCTIONS + "import a_module_that_is_not_there"}, "failed to import"),
+        ({"ids": "1", "functions": FUNCTIONS + "def g(:"}, "failed to parse"),
         ({"ids": "1", "tests": GOOD.replace('"1"', '"7"')}, "id: found '7' in toy"),
         ({"ids": "1", "tests": GOOD.replace('"value"', '""')}, "route: found ''"),
     ],
@@ -193,6 +193,7 @@ def test_run_exits_1_where_a_test_fails(invoke):
         (["toy:1", "--executed"], "expected a paper"),
         (["--executed", "--perturb"], "expected it without"),
         (["--jobs", "2"], "expected it with --executed"),
+        (["toy:1", "--run", "--json"], "expected it alone"),
     ],
 )
 def test_what_runs_is_told_how_it_is_asked(invoke, args, words):

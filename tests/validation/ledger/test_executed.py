@@ -5,14 +5,14 @@ import importlib
 import pytest
 
 from validation.ledger import executed, measure, registry
-from validation.ledger.audit import assemble, default_sources, execution, look_up
+from validation.ledger.audit import assemble, build, default_sources, execution
 from validation.ledger.collection import Collection
 from validation.ledger.executed import Executed, Record
 from validation.ledger.registry import PACKAGES, Function, Registry
 
 
 def function(address, package="reference", equations=(("toy", "1"),), printed=False):
-    return Function(package, address, equations, printed, "", 0, None, "")
+    return Function(package, address, equations, printed, "", 0)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_record_of_this_repository_fits_its_functions():
 
 
 def test_entries_are_counted_by_who_executes_them():
-    rows = look_up(default_sources(), "wenzel2019").select("wenzel2019")
+    rows = build(default_sources(), "wenzel2019").select("wenzel2019")
     table = execution(rows)
     assert table["all"]["entries"] == sum(row.entry.kind != "slip" for row in rows)
     assert 0 < table["algorithm"]["entries"] < table["all"]["entries"]

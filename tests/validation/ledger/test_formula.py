@@ -3,7 +3,7 @@
 import pytest
 
 from validation.ledger.formula import display, formula
-from validation.ledger.registry import Function, Text
+from validation.ledger.registry import Function
 
 TWO = """Two displays.
 
@@ -42,6 +42,6 @@ def test_a_numbered_display_is_told_from_its_neighbours(id, shown):
     ],
 )
 def test_the_first_line_serves_without_its_address(line, shown):
-    there = Function("reference", "r.f", (("toy", "9"),), False, "", 0, None, line, Text(line, "f()", ""))
+    there = Function("reference", "r.f", (("toy", "9"),), False, "", 0, docstring=line)
     assert formula([there], "9") == shown
     assert formula([], "9") == ""

@@ -1,38 +1,80 @@
 """Reading marks from the text of files says what importing and collecting say."""
 
+import inspect
+import json
+import os
 import re
+import subprocess
+import sys
 
 from validation.ledger import registry, static
 from validation.ledger.audit import build as build_ledger
-from validation.ledger.audit import default_sources, look_up
+from validation.ledger.audit import default_sources
+from validation.ledger.collection import read_claims
 
 
-def test_the_text_of_this_repository_says_what_its_import_and_its_collection_say():
+def test_the_text_of_this_repository_says_what_its_import_says():
     sources = default_sources()
     imported = registry.collect(sources.packages)
-    read = static.functions(sources.packages)
-    assert read.problems == ()
-    assert read.functions == imported.functions
-    for one, other in zip(read.functions, imported.functions, strict=True):
-        assert (one.summary, one.docstring) == (other.summary, other.docstring)
-    # whoever builds the ledger of this repository first keeps what pytest collects, for a quarter of a minute, for all
-    collected = {test.key: test for row in build_ledger(sources).rows for test in row.tests}
-    texts = static.marked_tests(sources.root)
+    assert imported.problems == ()
+    for root in (None, sources.root):  # the packages that an import finds, and those that lie there
+        read = static.functions(sources.packages, root=root)
+        assert read.problems == ()
+        assert read.functions == imported.functions
+        for one, other in zip(read.functions, imported.functions, strict=True):
+            assert one.docstring == (inspect.getdoc(other.object) or "")
+
+
+LISTS = """
+import json, os
+
+def pytest_collection_finish(session):
+    rows = [
+        [
+            item.nodeid.partition("[")[0],
+            (item.location[1] or 0) + 1,
+            item.get_closest_marker("slow") is not None,
+            [[mark.args, mark.kwargs] for mark in item.iter_markers("verifies")],
+        ]
+        for item in session.items
+    ]
+    with open(os.environ["LISTED"], "w") as stream:
+        json.dump(rows, stream)
+"""
+
+
+def test_the_text_of_the_tests_says_what_pytest_collects(tmp_path):
+    root = default_sources().root
+    (tmp_path / "lists.py").write_text(LISTS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    paths = os.pathsep.join([str(tmp_path), kept.get("PYTHONPATH", "")])
+    listed = tmp_path / "listed.json"
+    command = [sys.executable, "-m", "pytest", "-p", "lists", "-p", "no:cacheprovider", "--collect-only", "-q", "tests"]
+    subprocess.run(
+        command, cwd=root, check=True, capture_output=True, env=kept | {"PYTHONPATH": paths, "LISTED": str(listed)}
+    )
+    collected = {}
+    for key, line, slow, marks in json.loads(listed.read_text()):
+        claims = {claim for args, kwargs in marks for claim in read_claims(args, kwargs)}
+        if claims:
+            earlier = collected.get(key, (line, True, set()))
+            collected[key] = (line, slow and earlier[1], claims | earlier[2])
+    texts = static.marked_tests(root)
     assert texts.problems == ()
-    assert {test.key for test in texts.tests} == set(collected)
-    for test in texts.tests:
-        other = collected[test.key]
-        assert (test.file, test.line, test.name, test.slow, test.package) == (
-            other.file, other.line, other.name, other.slow, other.package,
-        )  # fmt: skip
-        assert set(test.claims) == set(other.claims)
+    assert {test.key: (test.line, test.slow, set(test.claims)) for test in texts.tests} == collected
 
 
-def test_a_look_up_of_a_paper_gives_the_states_of_the_whole_ledger():
-    sources = default_sources()
-    rows = look_up(sources, "wenzel2019").select("wenzel2019")
+def test_the_ledger_of_a_paper_has_states_and_signatures():
+    rows = build_ledger(default_sources(), "wenzel2019").select("wenzel2019")
     assert {row.state for row in rows} <= {"verified", "corrected", "slip"}
     assert next(row for row in rows if row.entry.id == "11").functions[0].signature.startswith("update_local(")
+
+
+def test_a_marker_without_literal_arguments_is_a_problem(build):
+    sources = build({"m": '@equation("toy", *numbers())\ndef f(): ...', "n": '@equation("toy", "1")\ndef g(): ...'}, {})
+    read = static.functions(sources.packages)
+    assert [item.address.rpartition(".")[2] for item in read.functions] == ["g"]
+    assert "m: marker equation: " in read.problems[0]
 
 
 def test_marks_of_modules_classes_and_cases_are_read(build):

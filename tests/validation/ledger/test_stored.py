@@ -11,7 +11,7 @@ from validation.ledger.collection import find_root
 
 ROOT = find_root(Path(__file__).resolve().parents[3])
 PAGE = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
-HELD = stored.text_of(audit.from_text(ROOT).rows)
+HELD = stored.text_of(audit.of_repository(ROOT).rows)
 
 
 def without_repository(monkeypatch, text):
@@ -75,9 +75,9 @@ def test_without_a_file_nothing_is_said_about_states(monkeypatch):
     ("held", "message"),
     [
         ("| a | page |", "found no JSON"),
-        ('{"schema": 0, "entries": []}', "found schema 0, expected 1"),
+        ('{"schema": 0, "entries": []}', "found schema 0, expected 2"),
         ("[]", "found schema None"),
-        ('{"schema": 1, "entries": [{"paper": "wenzel2019"}]}', "found an entry of another form"),
+        ('{"schema": 2, "entries": [{"paper": "wenzel2019"}]}', "found an entry of another form"),
     ],
 )
 def test_a_file_of_another_form_is_refused(held, message):
