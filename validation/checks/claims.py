@@ -192,10 +192,10 @@ def _kl(mu: Array, Sigma: Array, K: Array) -> float:
     "wenzel2019",
     "x-gpc-svi",
     "always-positive-definite",
-    "Is Sigma positive definite after steps of any rate from any start?",
+    "Is Sigma positive definite after steps of any rate up to one from any start, and not of any rate above?",
 )
 def _(context: Context) -> Iterable[Outcome]:
-    rng, least = np.random.default_rng(5), np.inf
+    rng, least, beyond = np.random.default_rng(5), np.inf, np.inf
     for _ in range(60):
         K, kappa, _cond, _sign = _projected(rng)
         root = rng.standard_normal((3, 3))
@@ -203,9 +203,14 @@ def _(context: Context) -> Iterable[Outcome]:
         theta = rng.uniform(0.0, 0.25, 7)
         target = -0.5 * (np.linalg.inv(K) + (kappa.T * theta) @ kappa)
         rate = rng.uniform(0.0, 1.0)
-        values = np.linalg.eigvalsh(-2.0 * ((1.0 - rate) * eta_2 + rate * target))
+        values, others = (
+            np.linalg.eigvalsh(-2.0 * ((1.0 - step) * eta_2 + step * target)) for step in (rate, 1.0 + rate)
+        )
         least = min(least, float(values[0] / values[-1]))
+        beyond = min(beyond, float(others[0] / others[-1]))
     yield flaws(least <= 0.0, f"sixty steps: least over largest eigenvalue {least:.1e}", "paper", "indefinite steps")
+    why = f"rates between one and two: least over largest eigenvalue {beyond:.1e}"
+    yield flaws(beyond > 0.0, why, "paper", "no indefinite step above one")
 
 
 @says("wenzel2019", "x-gpc", "local-unique", "Is (11) the only maximum in c, and c = 0 a minimum?")

@@ -193,6 +193,7 @@ def _(context: Context) -> Iterable[Outcome]:
     count = partial(_sweep, "pep", alpha=0.5)
     yield _degree("pep, in N at M = 8", [count(n, 8) for n in (40, 80, 120, 160)], 1, _ROUGH)
     yield _degree("a datum's share in M", [(count(120, m) - count(60, m)) / 60.0 for m in (8, 16, 24, 32)], 2, _ROUGH)
+    yield _degree("pep, in C", [count(60, 8, C=C) for C in (2, 3, 4, 5)], 1, _ROUGH)
 
 
 @says_at_length("villacampa2017", "ep", "cost-ep-time", "Take a sweep of EP and its gradient N M² operations, C times?")
@@ -442,9 +443,16 @@ def _order_between(small: float, large: float, factor: float) -> float:
     return float(np.log(large / small) / np.log(factor))
 
 
-@says_at_length("villacampa2017", "sep", "sep-memory-factor", "Does SEP hold 1/n of the memory of EP, n the factors?")
+@says_at_length(
+    "villacampa2017", "sep", "sep-memory-factor", "Does EP hold more than SEP by a factor of order N, far below n?"
+)
 def _(context: Context) -> Iterable[Outcome]:
-    ratios = [_held("ep", n, 40, 3) / _held("sep", n, 40, 3) for n in (1000, 4000)]
+    C, rows = 3, (1000, 4000)
+    ratios = [_held("ep", n, 40, C) / _held("sep", n, 40, C) for n in rows]
+    for n, ratio in zip(rows, ratios, strict=True):
+        # N M C numbers over C M² are N/M, which is n over M (C - 1) = 80
+        why = f"EP over SEP {ratio:.3g} at {n} data, where the paper has n = {n * (C - 1)}"
+        yield flaws(ratio > 0.1 * n * (C - 1), why, "paper", "as much as the paper has")
     order = _order_between(ratios[0], ratios[1], 4.0)
     # K_ZZ and its factors are held by both, and are a twentieth of what EP holds of a thousand data
     yield Compared(abs(order - 1.0), 0.15, f"EP over SEP {ratios[0]:.3g} and {ratios[1]:.3g}: order {order:.3f} in N",

@@ -51,6 +51,7 @@ _ENTRY_KEYS: dict[str, type] = {
     "function": str,
 }
 _SLIP_KEYS: dict[str, type] = {"id": str, "section": str, "printed": str, "meant": str}
+_SLIP_OPTIONAL: dict[str, type] = {"denies": list}
 _ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str}
 
 
@@ -59,7 +60,7 @@ class Entry:
     """One equation, display, algorithm or protocol of a paper; `function` is a proposed name, not an address.
 
     latex: the formula as it is realised, empty where the entry is none; latex_printed: a misprint as it stands. What
-    tells the two apart stands in \\mark{...}.
+    tells the two apart stands in \\mark{...}. denies: claims of the paper that a slip contradicts as they are printed.
     """
 
     paper: str
@@ -73,6 +74,7 @@ class Entry:
     note: str = ""
     latex: str = ""
     latex_printed: str = ""
+    denies: tuple[str, ...] = ()
 
     @property
     def equation(self) -> Equation:
@@ -243,12 +245,13 @@ def _slips(name: str, listed: Any, observed: set[str]) -> Iterator[Entry]:
         raise ValueError(f"{name}.toml: slip: found {type(listed).__name__}, expected [[slip]]")  # noqa: TRY004 - see check_table
     for number, raw in enumerate(listed, start=1):
         where = f"{name}.toml slip {number}"
-        row = check_table(where, raw, _SLIP_KEYS, {})
+        row = check_table(where, raw, _SLIP_KEYS, _SLIP_OPTIONAL)
         if row["id"] in observed:
             raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
         observed.add(row["id"])
         title = f"printed: {row['printed']}; meant: {row['meant']}"
-        yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "")
+        denies = tuple(row.get("denies", ()))
+        yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "", denies=denies)
 
 
 def read_allow_list(text: str, papers: Mapping[str, Paper]) -> dict[Equation, str]:

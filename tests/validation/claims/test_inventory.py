@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.claims.inventory import Claim, load, read_claims
+from validation.claims.inventory import DIFFERS, REFUTED, Claim, load, read_claims
 from validation.ledger.inventory import load as load_ledger
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import EXPERIMENTS
@@ -216,6 +216,14 @@ def test_a_folder_is_read_paper_by_paper(tmp_path: Path):
 
 def test_the_papers_that_ship_are_papers_of_the_ledger():
     assert set(load()) <= set(load_ledger().papers)
+
+
+def test_a_claim_that_a_slip_of_the_ledger_denies_is_not_reproduced():
+    papers = load()
+    denied = [(entry.paper, claim) for entry in load_ledger() for claim in entry.denies]
+    assert ("villacampa2017", "sep-memory-factor") in denied
+    states = {(paper, id): papers[paper].claim(id).state for paper, id in denied}
+    assert [key for key, state in states.items() if state not in (DIFFERS, REFUTED)] == []
 
 
 def test_the_experiments_that_claims_name_exist():
