@@ -1,4 +1,8 @@
-"""What was measured, kept: one JSON file, bench by bench, each with its machine, versions, commit and day."""
+"""What was measured, kept: one JSON file, bench by bench, each with its machine, versions, commit and day.
+
+A bench may have `withdrawn`: which of its numbers were taken out since they were not so, and why. It is shown with the
+bench, and goes when the bench is measured again.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,9 @@ def shown(path: Path, only: Sequence[str], *, markdown: bool, as_json: bool) -> 
     for name, held in chosen.items():
         made = f"{name}: {held['date']}, commit {held['commit']}, {'; '.join(held['machine'].values())}"
         lines += ["", made, ""]
-        if markdown:
+        if reason := held.get("withdrawn"):
+            lines += [f"Withdrawn until measured again: {reason}.", *([""] if held["rows"] else [])]
+        if markdown and held["rows"]:
             lines += ["| quantity | value | asked | met |", "| --- | ---: | ---: | --- |"]
         lines += [_line(row, markdown) for row in held["rows"]]
     return "\n".join(lines[1:]) + "\n"

@@ -54,6 +54,20 @@ def test_what_is_kept_is_shown_with_what_was_asked(tmp_path):
         recorded.shown(path, ["c"], markdown=False, as_json=False)
 
 
+def test_what_was_withdrawn_is_shown_with_its_reason_until_it_is_measured_again(tmp_path):
+    path = tmp_path / "speed.json"
+    recorded.add(path, "a/b", ROWS, MACHINE)
+    table = json.loads(path.read_text())
+    table["benches"]["a/b"] |= {"rows": [], "withdrawn": "all: the clock ran on"}
+    path.write_text(json.dumps(table))
+    for markdown in (False, True):
+        text = recorded.shown(path, (), markdown=markdown, as_json=False)
+        assert text.endswith("Withdrawn until measured again: all: the clock ran on.\n")
+        assert "a step" not in text
+    recorded.add(path, "a/b", ROWS, MACHINE)
+    assert "Withdrawn" not in recorded.shown(path, (), markdown=False, as_json=False)
+
+
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"schema": "another"}'])
 def test_a_file_of_something_else_is_refused_by_name(tmp_path, text):
     path = tmp_path / "speed.json"
