@@ -109,8 +109,7 @@ def find_root(start: Path | None = None) -> Path:
             return folder
     looked = start if start is not None else f"{beside} or {Path.cwd()}"
     raise NoTestsError(
-        f"tests: found none in {looked}, expected a clone of the repository; change into one, or add PAPER:EQ: "
-        "an equation with its functions and their source is shown without tests"
+        f"tests: found none in {looked}, expected a clone of the repository around the package or the working directory"
     )
 
 

@@ -52,8 +52,8 @@ def audit(
 ) -> None:
     """Show which equations of the papers are realised and tested.
 
-    Exits 1 for an open entry of a complete paper or one that triad verify never executes, a failed collection, an
-    unknown id, a survivor of --perturb, a failure of --run or a page that differs; 2 for bad arguments.
+    Exits 1 for an open entry of a complete paper or one that triad verify never executes, a file or marker that cannot
+    be read, an unknown id, a survivor of --perturb, a failure of --run or a page that differs; 2 for bad arguments.
     """
     errors = Console(stderr=True)
     if as_json and as_markdown:
@@ -85,9 +85,12 @@ def audit(
     with waiting(errors, "reading functions and tests"):
         ledger = ledger_audit.build(sources, paper or "")
     rows = ledger.select(paper, id)
-    needs_tests = perturbed or rerun or as_markdown or check or (output and not as_json)
+    asked = {"--perturb": perturbed, "--run": rerun, "--markdown": as_markdown, "--check": check is not None,
+             "--output": output is not None and not as_json}  # fmt: skip
+    needs_tests = [name for name, given in asked.items() if given]
     if ledger.without_tests and (needs_tests or (ledger.without_states and (id is None or output))):
-        errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
+        what = f"{needs_tests[0]} needs a checkout: " if needs_tests else ""
+        errors.print(f"triad audit: {what}{ledger.without_tests}", markup=False, style="red", soft_wrap=True)
         raise typer.Exit(1)
     failures = list(ledger.failures(rows))
     report = None

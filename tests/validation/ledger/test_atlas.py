@@ -88,10 +88,11 @@ def test_a_misprint_and_its_correction_both_say_what_differs():
 
 def function(address: str, *, printed: bool = False) -> Function:
     package = address.partition(".")[0]
-    source = f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n"
     equations = (("villacampa2020", "A.20"),)
-    file = f"{package}/x.py"
-    return Function(package, address, equations, printed, file, 7, docstring="One line.", signature="(x)", source=source)
+    return Function(
+        package, address, equations, printed, f"{package}/x.py", 7, docstring="One line.", signature="(x)",
+        source=f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n",
+    )  # fmt: skip
 
 
 ENTRY = Entry(
