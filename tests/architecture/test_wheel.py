@@ -141,7 +141,9 @@ def test_the_packages_are_those_of_the_wheel_and_pytest_is_not_there(installed):
 
 
 # A program of a user, for `triad judge`.
-PROGRAM = "from validation import solve\n\ndef mine(problem, **o):\n    return solve('fast', 'x-gpc', problem, **o)\n"
+PROGRAM = (
+    "from validation import solve\n\ndef mine(method, problem, **o):\n    return solve('fast', method, problem, **o)\n"
+)
 # What a user types first of each command: arguments, and of those that fail the exit code and what they say.
 COMMANDS = {
     "problems": [([], ""), (["toy", "--output", "toy.npz"], "")],
