@@ -163,12 +163,6 @@ COMMANDS = {
         (["--markdown"], "1: --markdown needs a checkout"),
     ],
     "verify": [(["--check", "identity/x-gpc/*", "--problem", "toy", "--junit", "verdicts.xml"], "")],
-    "mutate": [
-        (["--show"], ""),
-        (["--price"], ""),
-        (["--against", "tests", "--n", "1"], "2: expected a checkout"),
-        (["--n", "1"], "2: coverage: found it not installed"),
-    ],
     "data": [([], ""), (["iris"], "")],
     "bench": [(["--stored"], ""), (["--stored", "--markdown"], ""), (["--only", "quality", "--stored"], "")],
     "truth": [(["two-points", "--method", "quadrature", "--output", "made.npz"], "")],
