@@ -42,6 +42,7 @@ from validation.jobs.processes import default_jobs
 from validation.quoting import shown
 
 LOCAL = "local"
+LOOPBACK = "127.0.0.1"  # what `local` listens on
 SCHEMES = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 DEATHS = 3  # of workers, after which `local` gives a job up
 CONNECTING = 20  # seconds to wait for a scheduler
@@ -268,14 +269,16 @@ def _without_tracebacks() -> Iterator[None]:
 
 @contextmanager
 def started(count: int, *, processes: bool = True, protocol: str | None = None) -> Iterator[Any]:
-    """A cluster of this machine: so many workers with one thread each, no dashboard, a job given up at three deaths.
+    """A cluster of this machine: so many workers with one thread each, a job given up at three deaths.
+
+    Every process of it listens on 127.0.0.1 alone, and none serves a dashboard.
 
     count        workers
     processes    whether each is a process, or all are in this one
-    protocol     "tcp://" for workers of other machines to come to those in this process; None: as Dask chooses
+    protocol     "tcp://" for workers of other processes to join those in this one; None: as `processes` needs
     """
     import dask
-    from distributed import LocalCluster
+    from distributed import Nanny, Scheduler, SpecCluster, Worker
 
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
@@ -292,15 +295,21 @@ def started(count: int, *, processes: bool = True, protocol: str | None = None) 
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.target": False,
     }
+    protocol = protocol or ("tcp://" if processes else "inproc://")
+    # without a dashboard there is still a server of health and metrics: it takes all interfaces unless told otherwise
+    place = {"protocol": protocol, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+    if not protocol.startswith("inproc"):  # which has no interface
+        place["host"] = LOOPBACK
+    worker = {
+        "cls": Nanny if processes else Worker,
+        "options": {**place, "nthreads": 1, "memory_limit": 0, "silence_logs": 50},
+    }
     with (
         dask.config.set(settings),
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=processes,
-            protocol=protocol,
-            dashboard_address=":0",
-            memory_limit=0,
+        SpecCluster(
+            scheduler={"cls": Scheduler, "options": {**place, "port": 0}},
+            worker=worker,
+            workers=dict.fromkeys(range(count), worker),
             silence_logs=50,
         ) as cluster,
     ):

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -192,6 +193,42 @@ def test_a_question_under_way_when_the_scheduler_goes_is_not_waited_for():
         Cluster(client)._answered(for_ever)
     with pytest.raises(ClusterLostError, match=r"found the sums of a sweep lost \(no answer; client connecting\)"):
         blockwise._answered(client, for_ever)
+
+
+def listening(known):
+    """(pid, address) of every socket of internet protocols that listens, in this process and all below it."""
+    psutil = pytest.importorskip("psutil")  # distributed needs it too
+    me = psutil.Process()
+    return {
+        (process.pid, str(one.laddr.ip))
+        for process in (me, *me.children(recursive=True))
+        for one in process.net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port not in known
+    }
+
+
+@pytest.fixture
+def ports_before():
+    """Ports on which this process listened before: those of clusters that other tests keep."""
+    psutil = pytest.importorskip("psutil")
+    return {one.laddr.port for one in psutil.Process().net_connections(kind="inet") if one.laddr}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("opening", "count"),
+    [
+        (partial(connected, "local", jobs=2), 3),
+        (partial(started, 1, processes=False), 1),
+        (partial(started, 1, processes=False, protocol="tcp://"), 1),
+    ],
+    ids=["processes", "inproc", "tcp"],
+)
+def test_a_cluster_of_this_machine_listens_on_loopback_alone(opening, count, ports_before):
+    with opening():
+        found = listening(ports_before)
+    assert len({pid for pid, _ in found}) >= count  # of each: none of them hides its sockets
+    assert {address for _, address in found} == {"127.0.0.1"}
 
 
 def test_without_the_packages_the_extra_is_named(monkeypatch):
