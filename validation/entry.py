@@ -1,5 +1,7 @@
 """The process of `triad`: Ctrl-C ends it with exit code 130 and without a traceback, whatever it is doing.
 
+It writes in the encoding that its streams have, with a replacement for each character that the encoding lacks.
+
 This module loads nothing that takes time, so that the handler stands before NumPy and the commands are imported.
 Then an interrupt
 
@@ -104,8 +106,20 @@ def importing(frame: FrameType | None) -> bool:
     return False
 
 
+def replace_unencodable() -> None:
+    """On stdout, and in Python processes started here, write a replacement for what the encoding lacks.
+
+    Streams keep their encoding. stderr needs nothing: Python never raises there.
+    """
+    encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
+    os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"
+    if sys.stdout is not None:  # closed by whoever started the process
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
 def main() -> NoReturn:
     """Entry point of the command `triad` and of `python -m validation`."""
+    replace_unencodable()
     interrupts = Interrupts()
     interrupts.install()
     code: Any = 0

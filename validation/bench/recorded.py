@@ -75,7 +75,7 @@ def shown(path: Path, only: Sequence[str], *, markdown: bool, as_json: bool) -> 
             raise ValueError(f"--only: found {quoted(name)}, expected one of {', '.join(benches)}, which are stored")
     chosen = {name: benches[name] for name in only or benches}
     if as_json:
-        return json.dumps(chosen, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(chosen, indent=1) + "\n"
     lines: list[str] = []
     for name, held in chosen.items():
         made = f"{name}: {held['date']}, commit {held['commit']}, {'; '.join(held['machine'].values())}"

@@ -43,7 +43,7 @@ def claims(
     one = papers[key].claim(id) if colon else None
     chosen = [one] if one else [c for group in asked.values() for c in group if state in (None, c.state)]
     if as_json:
-        sys.stdout.write(json.dumps(page.as_json(asked, chosen), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(page.as_json(asked, chosen), indent=2, allow_nan=False) + "\n")
         return
     rows = _rows(asked, chosen, one, whole=target is None and state is None)
     if markdown:

@@ -128,6 +128,7 @@ def environment(packages: Iterable[Package], plan: Path, scratch: Path) -> dict[
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(scratch / "hypothesis"),
         PLAN_VARIABLE: str(plan),
+        "PYTHONIOENCODING": "utf-8:replace",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,7 +109,7 @@ def audit(
         data: dict[str, Any] = ledger_audit.as_json(ledger, rows, sources.root, full=id is not None)
         data["perturbation"] = None if report is None else perturb.as_json(report)
         data["failures"] = failures
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(data, indent=2) + "\n"
     else:
         text = page.markdown(ledger, rows)
     if check is not None:
@@ -116,7 +117,7 @@ def audit(
     if output is not None:
         write(output, text)
     elif (as_json or as_markdown) and check is None:
-        typer.echo(text, nl=False)
+        sys.stdout.write(text)  # click would write UTF-8 where the stream is ASCII
 
     quiet = as_json or as_markdown or output is not None or check is not None
     console = errors if quiet else show.console()

@@ -102,7 +102,8 @@ def run_tests(sources: Sources, keys: Sequence[str]) -> tuple[list[Case], str]:
             env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
         )
         if not report.exists():

@@ -52,7 +52,12 @@ def ask(command: Sequence[str], problem: Problem, seconds: float = SECONDS) -> M
         storage.write_text(asked, json.dumps(as_lists(problem), allow_nan=False))
         try:
             done = subprocess.run(
-                [*command, str(asked), str(answered)], capture_output=True, text=True, timeout=seconds, check=False
+                [*command, str(asked), str(answered)],
+                capture_output=True,
+                text=True,
+                errors="replace",  # it prints in an encoding of its own
+                timeout=seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"{command[0]}: found no answer after {seconds:g} s, expected one") from None

@@ -65,7 +65,7 @@ def league(
         rows = table.recorded()
     rows = tuple(row for row in rows if row.library in names)
     if as_json:
-        sys.stdout.write(json.dumps(table.as_json(rows), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(table.as_json(rows), indent=2, allow_nan=False) + "\n")
         return
     header, records = (table.FURTHEST, table.furthest(rows)) if furthest else (table.HEADER, table.summary(rows))
     if markdown:

@@ -23,7 +23,7 @@ def _release() -> str:
     if program is None:
         return ""
     lines = "; ".join(f'cat(as.character(packageVersion("{name}")), "")' for name in _PACKAGES)
-    done = subprocess.run([program, "-e", lines], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-e", lines], capture_output=True, text=True, errors="replace", check=False)
     return done.stdout.split()[-1] if done.returncode == 0 else ""
 
 

@@ -276,7 +276,7 @@ def _card_values(card: EvidenceCard) -> dict[str, Any]:
 
 
 def _write_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 # -- make ------------------------------------------------------------------------------------------------------------
