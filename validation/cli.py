@@ -17,7 +17,7 @@ from validation import as_json, catalogue, completing
 from validation.jobs.job import HELP, ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
-from validation.solve import ImplementationError, implementations, methods, solve, versions
+from validation.solve import JUDGE, WITNESSES, ImplementationError, implementations, methods, solve, versions
 from validation.terminal import Grid, columns_of, folded, print_grid, say, waiting
 
 # What computes is imported by the functions that need it, so that `--help` waits for none of it.
@@ -262,7 +262,8 @@ def solve_command(
         if verbose:
             import traceback
 
-            sys.stderr.write("".join(traceback.format_exception(error.__cause__)))
+            cause = error.__cause__
+            sys.stderr.write(error.trace or ("".join(traceback.format_exception(cause)) if cause else ""))
         raise
     if output is not None:
         solution.save(output)
@@ -288,7 +289,12 @@ def _watched(implementation: str, method: str, problem: Problem, options: dict[s
     asked = options if watch is None else {**options, "callback": watch}
     tell = None if watch is None else watch.words
     with waiting(errors, f"{implementation} {method} on {problem.name}", tell):
-        return solve(implementation, method, problem, **asked)
+        if implementation in WITNESSES + JUDGE:
+            return solve(implementation, method, problem, **asked)
+        from validation.child import Child
+
+        with Child(implementation) as program:
+            return program.solve(method, problem, **options)
 
 
 @app.command("compare")

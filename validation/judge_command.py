@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from validation import storage
+from validation.child import Child
 from validation.forecast import Steps
-from validation.judging import LARGEST, LIMIT, Verdict, questions_for
+from validation.judging import LARGEST, LIMIT, Verdict, in_child, questions_for
 from validation.judging import judge as ask
 from validation.terminal import Grid, print_grid, say
 
@@ -43,16 +46,9 @@ def judge(
     """
     if as_html is not None:
         storage.check_writable(as_html)
-    errors = Console(stderr=True, markup=False, highlight=False)
-
-    asked = questions_for(program, method, problems=problem or None, largest=largest)
-    steps = Steps(f"{one.method} on {name}" for one in asked for name in one.problems)
-
-    def listen(what: str) -> None:
-        say(errors, f"asking {what} ({steps.begin()})")
-        sys.stderr.flush()
-
-    result = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)
+    target = in_child(program)
+    with target if isinstance(target, Child) else nullcontext():
+        result = _told(target, method, problem or None, largest=largest, limit=limit, power=power)
     console = Console(markup=False, emoji=False, highlight=False)
     listed = [case for case in result.cases if verbose or case.row.verdict == "FAIL"]
     if listed:
@@ -71,6 +67,27 @@ def judge(
         raise typer.Exit(_DIFFERENT)
     if not result.passed:
         raise typer.Exit(_UNDECIDED)
+
+
+def _told(
+    target: Callable[..., Any] | str,
+    method: str | None,
+    problems: list[str] | None,
+    *,
+    largest: int | None,
+    limit: float,
+    power: bool,
+) -> Verdict:
+    """The verdict, with a line on stderr for each question as it is asked."""
+    errors = Console(stderr=True, markup=False, highlight=False)
+    asked = questions_for(target, method, problems=problems, largest=largest)
+    steps = Steps(f"{one.method} on {name}" for one in asked for name in one.problems)
+
+    def listen(what: str) -> None:
+        say(errors, f"asking {what} ({steps.begin()})")
+        sys.stderr.flush()
+
+    return ask(target, method, problems=problems, largest=largest, limit=limit, power=power, listen=listen)
 
 
 def lines(verdict: Verdict) -> list[str]:

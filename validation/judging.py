@@ -27,11 +27,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from validation import arguments, catalogue, distances, premises
+from validation.child import Child
 from validation.compare import Row, compare, identity_limit
 from validation.problem import KERNELS, LIKELIHOODS, Problem
 from validation.quoting import shown
 from validation.solution import Solution
-from validation.solve import ImplementationError, find_implementation, known_methods, methods, raised, solve
+from validation.solve import (
+    JUDGE,
+    WITNESSES,
+    ImplementationError,
+    find_implementation,
+    known_methods,
+    methods,
+    raised,
+    solve,
+)
 from validation.suspects import answers, questions
 from validation.suspects.search import QUANTITIES, Found, suspects
 
@@ -127,7 +137,8 @@ def judge(
 
     Parameters
     ----------
-    answer : callable or str    the program, an entry point, or "module:function"
+    answer : callable or str    the program, an entry point, or "module:function"; by name it has a process of its own,
+                                and one that ends its process has given no answer to that question
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : iterable         names of problems, in place of all that fit
     largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
@@ -139,6 +150,9 @@ def judge(
     ------
     ValueError, TypeError       naming the argument: no method, a problem that is unknown or does not fit
     """
+    if isinstance(answer, str) and isinstance(named := in_child(answer), Child):
+        with named:
+            return judge(named, method, problems=problems, largest=largest, limit=limit, power=power, listen=listen)
     cases: list[Case] = []
     left_out: dict[str, str] = {}
     results: list[tuple[str, Found]] = []
@@ -167,7 +181,15 @@ def judge(
         if case.row.verdict == "SKIP":
             left_out.setdefault(case.name, case.row.why)
     lists = [sorted(word for word, noticed in visited.items() if noticed is wanted) for wanted in (True, False)]
-    return Verdict(_name(answer), tuple(cases), _ranked(results), tuple(lists[0]), tuple(lists[1]), left_out)
+    program = answer.given if isinstance(answer, Child) else name_of(answer)
+    return Verdict(program, tuple(cases), _ranked(results), tuple(lists[0]), tuple(lists[1]), left_out)
+
+
+def in_child(answer: Callable[..., Any] | str) -> Callable[..., Any] | str:
+    """A program that is given by name as a `Child`; a witness, and what is no name, as it is."""
+    if not isinstance(answer, str) or answer in WITNESSES + JUDGE:
+        return answer
+    return Child(answer)
 
 
 def questions_for(
@@ -182,7 +204,7 @@ def questions_for(
     if not callable(target):
         raise TypeError(f"answer: found {type(target).__name__}, expected a callable (method, problem) -> Solution")
     bound = LARGEST if largest is None else arguments.integer(largest, "largest", at_least=2)
-    listed = known_methods(target, _name(target))
+    listed = known_methods(target, name_of(target))
     wanted = (method,) if method is not None else listed
     if not wanted:
         raise ValueError("method: found None and no attribute `methods` of the answer, expected a method id")
@@ -261,7 +283,7 @@ def _words(answer: Callable[..., Any], name: str, known: tuple[str, ...], defaul
     return words
 
 
-def _name(answer: Callable[..., Any] | str) -> str:
+def name_of(answer: Callable[..., Any] | str) -> str:
     if isinstance(answer, str):
         return answer
     if isinstance(name := getattr(answer, "name", None), str):  # a program of `validation.peers`
@@ -300,7 +322,7 @@ class Session:
     def cases(self) -> Iterator[Case]:
         """Every verdict on this problem."""
         row, self.solution = self._asked(self.problem)
-        yield Case(self.method, self.name, row, _name(self.answer))
+        yield Case(self.method, self.name, row, name_of(self.answer))
         if self.solution is None:
             return
         for other in self.opponents():
@@ -474,11 +496,13 @@ def solve_with(answer: Callable[..., Any], method: str, problem: Problem) -> Sol
     except NotImplementedError:
         raise
     except (Exception, SystemExit) as error:  # a program that ends the process has given no answer
-        raise ImplementationError(f"{_name(answer)} {method} on {problem.name}: {raised(error, answer)}") from error
+        if isinstance(answer, Child):  # which says all that is said here
+            raise
+        raise ImplementationError(f"{name_of(answer)} {method} on {problem.name}: {raised(error, answer)}") from error
     if not isinstance(result, Solution):
-        raise TypeError(f"{_name(answer)}: found {type(result).__name__} returned, expected a validation.Solution")
+        raise TypeError(f"{name_of(answer)}: found {type(result).__name__} returned, expected a validation.Solution")
     if changed := result.problem.differences(problem):
-        raise ValueError(f"{_name(answer)}: found a solution of another problem, which differs in {changed}")
+        raise ValueError(f"{name_of(answer)}: found a solution of another problem, which differs in {changed}")
     return result
 
 

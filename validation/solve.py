@@ -33,7 +33,12 @@ Implementation = Callable[..., "Solution"]
 
 
 class ImplementationError(RuntimeError):
-    """A third party's callable raised: who, which method, what, and where in their code; __cause__ is their error."""
+    """A third party's callable raised: who, which method, what, and where in their code; __cause__ is their error.
+
+    Where it ran in a process of its own (`validation.child`), `trace` is the text of its traceback instead.
+    """
+
+    trace = ""
 
 
 def solve(implementation: str, method: str, problem: Problem, **options: Any) -> Solution:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from validation.compare import QUANTITIES
-from validation.judging import LIMIT, SMALL, Case, Session, questions_for
+from validation.judging import LIMIT, SMALL, Case, Session, in_child, questions_for
 from validation.solve import methods
 
 __all__ = ["Check", "checks_of", "parametrize_with_checks"]
@@ -99,7 +99,7 @@ def checks_of(
     Parameters, errors: as `validation.judging.judge`.
     """
     results = []
-    for asked in questions_for(answer, method, problems=problems, largest=largest):
+    for asked in questions_for(in_child(answer), method, problems=problems, largest=largest):
         for name in asked.problems:
             session, kept = Session(asked.answer, asked.method, name, limit), {}  # type: ignore[var-annotated]
             several, sparse = session.problem.n_latents > 1, session.problem.Z is not None
@@ -125,7 +125,8 @@ def parametrize_with_checks(
 
     Parameters
     ----------
-    answer : callable or str    (method, problem) -> Solution, an entry point, or "module:function"
+    answer : callable or str    (method, problem) -> Solution, an entry point, or "module:function"; by name it has a
+                                process of its own, while a callable that ends its process ends that of the tests
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : iterable         names of problems, in place of all that fit
     largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
