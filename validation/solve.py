@@ -53,8 +53,8 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     problem : Problem        the question
     **options                the method's own: tolerance, max_iterations, block_size, seed, ...
 
-    Linear algebra has one thread where the matrices of a step are small, and as many as the process has elsewhere
-    (`validation.threads`); `blas_threads` of the solution's settings says which.
+    Linear algebra has one thread, and in large problems of `fast` as many as the process has, in one library alone
+    (`fast.core.threads`); `blas_threads` of the solution's settings is the number.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     from validation import arguments
     from validation.problem import Problem
     from validation.solution import Solution
-    from validation.threads import blas_threads, step_rows
+    from validation.threads import solving
 
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: found {type(problem).__name__}, expected a validation.Problem")
@@ -81,7 +81,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     threads: dict[str, Any] = {}
     try:
         if own:
-            with blas_threads(step_rows(method, problem, options), problem.m) as count:
+            with solving(implementation, method, problem, options) as count:
                 threads["blas_threads"] = count
                 solution = answer(method, problem, **options)
         else:  # somebody else's program, with threads of its own

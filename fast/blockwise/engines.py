@@ -20,12 +20,12 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fast.blockwise.places import Place, here
 from fast.blockwise.places import here as mine
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Plan, Sums, SumsT, add, over, parts, plan
+from fast.core.threads import blas_threads
 from fast.core.types import IntArray
 
 Look = Callable[[Leaf], Any]  # what visits need of a leaf, made once where it lives
@@ -75,7 +75,7 @@ class Here:
     """All leaves in this process."""
 
     def __init__(self, rows: Rows, look: Look) -> None:
-        with threadpool_limits(limits=1):
+        with blas_threads(0):
             self._looks = [look(leaf) for leaf in rows.leaves]
 
     def check(self) -> None:
@@ -97,7 +97,7 @@ class Here:
         ----------
         visit, state    see `Spread`
         """
-        with threadpool_limits(limits=1):  # more threads would add in an order of their own
+        with blas_threads(0):  # more threads would add in an order of their own
             ready = visit.ready(state)
             return over(0, len(self._looks), lambda k: visit.leaf(self._looks[k], ready))
 
@@ -380,14 +380,14 @@ class _Held:
 
     def sums(self, visit: Visit[Any], state: Any) -> Sums:
         """The sum over its leaves, by the same tree as everywhere."""
-        with threadpool_limits(limits=1):
+        with blas_threads(0):
             ready = visit.ready(state)
             return over(0, len(self.looks), lambda k: visit.leaf(self.looks[k], ready))
 
 
 def _hold(look: Look, leaves: list[tuple[int, int, Any, Any]]) -> _Held:
     """On a worker: its part of the leaves, each looked at."""
-    with threadpool_limits(limits=1):
+    with blas_threads(0):
         return _Held([look(Leaf(*leaf)) for leaf in leaves])
 
 
@@ -453,7 +453,7 @@ def spread(rows: Rows, look: Look, client: Any = None) -> Iterator[Spread]:
     """
     # what the caller makes of sums is small beside them, and its bits are not to depend on its threads either; on a
     # machine that it shares with workers, threads of linear algebra that wait for each other would take their places
-    with threadpool_limits(limits=1):
+    with blas_threads(0):
         yield engine(rows, look, client)
 
 
@@ -502,5 +502,5 @@ def _received(entry: tuple[int, Any], client: Any) -> tuple[int, Any]:
 
 
 def _answer(answer: Callable[[Leaf], Any], first: int, size: int, X: Any, y: Any) -> Any:
-    with threadpool_limits(limits=1):
+    with blas_threads(0):
         return answer(Leaf(first, size, X, y))

@@ -12,6 +12,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from fast.core.checks import Option, shown
+from fast.core.threads import blas_threads, length, one_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,7 +80,7 @@ class Options:
 
 
 def with_checks(function: Callable[P, R], records: Mapping[str, Option]) -> Callable[P, R]:
-    """The function, checking its keywords by the records before any work.
+    """The function, checking its keywords by the records before any work, which has one thread of linear algebra.
 
     function : callable    whose keyword-only parameters all have a record
     records : mapping      name to declaration
@@ -89,13 +90,14 @@ def with_checks(function: Callable[P, R], records: Mapping[str, Option]) -> Call
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
+    alone = one_thread(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in kwargs.items():
             if name in options:
                 kwargs[name] = options[name].check(value)
-        return function(*args, **kwargs)
+        return alone(*args, **kwargs)
 
     checked.options = options  # type: ignore[attr-defined]
     return checked
@@ -103,6 +105,8 @@ def with_checks(function: Callable[P, R], records: Mapping[str, Option]) -> Call
 
 def takes_values(function: Callable[P, R]) -> Callable[P, R]:
     """A door that refuses, by name and before any work, what is no data, no prior, or not the options that it reads.
+
+    The work has the threads of linear algebra that its sizes gain by.
 
     function : callable    whose data, prior and options are annotated by the plain name of their class; options of
                            another class pass if they declare all that this one does
@@ -121,9 +125,18 @@ def takes_values(function: Callable[P, R]) -> Callable[P, R]:
         for name, kind in classes().items():
             if name in given and not _stands_for(given[name], kind):
                 raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
-        return function(*args, **kwargs)
+        with blas_threads(*_sizes(given.get("data"), given.get("prior"), given.get("options"))):
+            return function(*args, **kwargs)
 
     return checked
+
+
+def _sizes(data: Any, prior: Any, options: Any) -> tuple[int, int | None]:
+    """Rows that one step works on, and inducing points; nothing is checked yet."""
+    n, Z = length(getattr(data, "X", ())), getattr(prior, "Z", None)
+    if getattr(options, "stochastic", False):
+        n = min(n, options.rows if options.batches is None else max(map(length, options.batches)))
+    return n, None if Z is None else length(Z, axis=-2)
 
 
 def _is_value(kind: type) -> bool:

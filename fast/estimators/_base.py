@@ -25,7 +25,7 @@ from fast.core.checks import shown
 from fast.core.ending import ending
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.options import check_parameters
-from fast.core.threads import _blas_threads
+from fast.core.threads import blas_threads, length
 from fast.core.types import FloatArray, IntArray
 from fast.estimators._hyper import Fitted, HyperLearning, Predicted, Start
 from fast.kernel.defaults import default_lengthscales
@@ -60,7 +60,7 @@ def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError(
                 f"sample_weight: found it in {type(self).__name__}.{method.__name__}, expected None: rows weigh alike"
             )
-        with _blas_threads(*self._sizes(X)) as threads:
+        with blas_threads(*self._sizes(X)) as threads:
             result = method(self, X, *args, **kwargs)
         if result is self:
             self.blas_threads_ = threads
@@ -72,8 +72,8 @@ def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
 class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     """Base of the classifiers; see its subclasses.
 
-    Linear algebra has one thread where the matrices of a step are small, and as many as the process has elsewhere;
-    `blas_threads_` says how many training had.
+    Linear algebra has one thread, and in large problems as many as the process has, in one library alone
+    (`fast.core.threads`); `blas_threads_` is the largest number that a library had in training.
     """
 
     random_state: Any
@@ -296,15 +296,15 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
 
     def _sizes(self, X: Any) -> tuple[int, int | None]:
         """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
-        rows = n = _length(X)
+        rows = n = length(X)
         training, batch = self._way("minibatch"), getattr(self, "batch_size", None)
         if isinstance(batch, int) and (training == "minibatch" or (training == "auto" and n > _MOST_IN_ONE)):
             n = min(n, batch)
         given, wanted = getattr(self, "inducing_points", None), getattr(self, "n_inducing", None)
         if given is not None:
-            return n, _length(given, axis=-2)
+            return n, length(given, axis=-2)
         if wanted is None:
-            return max(n, _length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
+            return max(n, length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
         return n, min(rows, wanted if isinstance(wanted, int) else self._enough_inducing(rows))
 
     def _way(self, alone: str) -> str:
@@ -374,14 +374,6 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
             return distinct
         _, chosen = kmeans_plusplus(_Scaled(distinct, lengthscales).rows, int(wanted), random_state=rng)
         return distinct[chosen]
-
-
-def _length(array: Any, axis: int = 0) -> int:
-    """Entries along an axis, of a list along its own; 0 where there is no telling."""
-    shape: tuple[int, ...] = getattr(array, "shape", ())
-    if isinstance(array, (list, tuple)):
-        shape = (len(array),)
-    return int(shape[axis]) if len(shape) >= max(1, -axis) else int(shape[0]) if len(shape) else 0
 
 
 class _Scaled:

@@ -27,6 +27,7 @@ from fast.core.options import (
     Watched,
 )
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.methods.pep import checked_powers
@@ -119,6 +120,7 @@ def fit(
     return EnergyPosterior(run, run.log_evidence() if options.evaluate else None, trained, optimum)
 
 
+@one_thread
 def gradients(posterior: EnergyPosterior) -> PointGradients:
     """Gradient of the energy of all data in the priors, mean and covariance of u held.
 
@@ -129,6 +131,7 @@ def gradients(posterior: EnergyPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@one_thread
 def log_norms(posterior: EnergyPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha of every datum: (n,). One pass.
 

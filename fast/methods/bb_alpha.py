@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from fast.core.declare import Options, option
 from fast.core.linalg import cholesky_of_all, solve_stack
 from fast.core.options import Iteration, Learning, Length, Mislabelled, Powered, SearchEnd, Storage, Traced, Watched
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.likelihood.power import _logs as robust_logs
@@ -52,6 +53,7 @@ class Sampled(NamedTuple):
 
 
 @equation("villacampa2020", "11")
+@one_thread
 def quadrature_energy(posterior: EnergyPosterior) -> float | None:
     """Energy (11) at q, its expectations in closed form and one-dimensional integrals; None: no finite optimum.
 

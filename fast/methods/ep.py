@@ -15,6 +15,7 @@ import numpy as np
 from fast.core.declare import takes_values
 from fast.core.options import Blocks, Damped, Evaluated, Factored, GradientRule, Scheduling, Sited, Storage
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.sparse_classes.datum_factors import Datum
@@ -100,6 +101,7 @@ def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGrad
     return posterior.run.gradient(None, gradient_rule)
 
 
+@one_thread
 def latents(posterior: EPPosterior) -> Latents:
     """Latent values at the data and log Z of every factor. One pass, time 2 C n m^2.
 

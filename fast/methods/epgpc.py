@@ -20,6 +20,7 @@ import numpy as np
 from fast.core.declare import takes_values
 from fast.core.options import Accelerated, Blocks, Damped, Iteration, Storage, Watched
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, log_expected_probit
@@ -98,6 +99,7 @@ class Sweep(NamedTuple):
     target_shift: FloatArray
 
 
+@one_thread
 def sweep(prior: Prepared, site_precision: FloatArray, site_shift: FloatArray) -> Sweep:
     """One parallel pass: q from all sites, their cavities, scales and updates; an improper cavity's site stays.
 
@@ -121,6 +123,7 @@ def sweep(prior: Prepared, site_precision: FloatArray, site_shift: FloatArray) -
     )
 
 
+@one_thread
 def converge(
     prior: Prepared,
     options: EPGPCOptions = DEFAULTS,
@@ -161,6 +164,7 @@ def converge(
     return assemble(prior, last.payload, pair, end.trace, end.residual, end.converged, end.n_improper)
 
 
+@one_thread
 def assemble(
     prior: Prepared,
     sweep: Sweep,
@@ -234,6 +238,7 @@ def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
+@one_thread
 def gradients(posterior: EPGPCPosterior) -> Gradients:
     """Gradient of log Z_EP at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

@@ -30,6 +30,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
 from fast.core.options import AdamRate, Blocks, Damped, Learning, Steps, Stopping, Storage, Traced, Watched
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior, checked_binary, moved
 from fast.kernel.kernels import gram
@@ -109,6 +110,7 @@ class View(NamedTuple):
     y_sign: FloatArray  # (b,)
 
 
+@one_thread
 def sum_sites(
     X: Any,
     Z: FloatArray,
@@ -142,6 +144,7 @@ def sum_sites(
     return SiteSums(shift, P + np.tril(P, -1).T)
 
 
+@one_thread
 def add_sites(sums: SiteSums, rows: FloatArray, precision_change: FloatArray, shift_change: FloatArray) -> SiteSums:
     """Add the changes of a batch's sites. Time b m^2.
 

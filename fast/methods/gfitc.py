@@ -14,6 +14,7 @@ import numpy as np
 from fast.core.declare import takes_values
 from fast.core.options import Blocks, Damped, Iteration, Learning, Length, SearchEnd, Storage, Traced, Watched
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.sparse_classes.fitc_latents import LatentRun
@@ -70,6 +71,7 @@ def fit(data: Data, prior: Prior, options: GFITCOptions = DEFAULTS) -> GFITCPost
     return GFITCPosterior(run, run.log_evidence(), trained)
 
 
+@one_thread
 def gradients(posterior: GFITCPosterior) -> PointGradients:
     """Gradient of log Z, sites held: exact at the fixed point.
 
@@ -80,6 +82,7 @@ def gradients(posterior: GFITCPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@one_thread
 def latents(posterior: GFITCPosterior) -> Latents:
     """Marginals of the latent values at the data and log Z of every factor. One pass.
 

@@ -24,6 +24,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper
 from fast.core.options import Ascent, Blocks, Length, Mislabelled, SearchEnd, Storage, Traced, Watched
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.ledger import equation
@@ -171,6 +172,7 @@ def _relative_change(moved: FloatArray, at: FloatArray) -> float:
     return change / size if size > 0.0 else (0.0 if change == 0.0 else np.inf)
 
 
+@one_thread
 def uncertainty(run: LabelRun) -> float:
     """Relative change of log density and q(u) under shifts of variance and lengthscales in the last digits.
 
@@ -274,6 +276,7 @@ def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> Labe
     return LabelPosterior(run, options.epsilon, trained)
 
 
+@one_thread
 def gradients(posterior: LabelPosterior) -> PointGradients:
     """Gradient of the evidence in the priors.
 

@@ -16,6 +16,7 @@ from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.options import Blocks, Iteration, Watched
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
@@ -55,6 +56,7 @@ class LaplacePosterior:
     max_iterations: int
 
 
+@one_thread
 def converge(
     prior: MulticlassPrior, options: LaplaceOptions = DEFAULTS, *, start: FloatArray | None = None
 ) -> LaplacePosterior:
@@ -116,6 +118,7 @@ def _by_K(posterior: LaplacePosterior) -> Iterator[FloatArray]:
         yield gradient
 
 
+@one_thread
 def gradients(posterior: LaplacePosterior) -> ClassGradients:
     """Total gradient of log Z, through the mode too. Time O(C n^3 + n^2 d).
 
@@ -145,6 +148,7 @@ def predict(
     )  # fmt: skip
 
 
+@one_thread
 def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     """The Gaussian around the mean of p(f|y) to first order, where Laplace's is around the mode.
 
@@ -213,6 +217,7 @@ class TKPPrediction(NamedTuple):
 
 
 @equation("riihimaki2013", "23", "u4.1.1-la-tkp")
+@one_thread
 def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tuple[FloatArray, bool]:
     """Z_LA of the data with one more point, for each label there, over Z_LA: (C,): riihimaki2013 (23), 4.1.1.
 
@@ -234,6 +239,7 @@ def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tup
     return ratios, all_converged
 
 
+@one_thread
 def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
     """Class probabilities as ratios of Laplace evidences, normalised; the ratios themselves beside them.
 

@@ -14,6 +14,7 @@ from fast.core.declare import option, takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Blocks, Iteration, Link, Search, Watched
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_binary, moved
 from fast.one_latent.laplace import LaplacePosterior, gaussian_at, total_gradients
@@ -44,6 +45,7 @@ class LaplaceBinaryLearning(Iteration, Watched, Blocks, Search, Link):
 DEFAULTS = LaplaceBinaryOptions()
 
 
+@one_thread
 def prepare(data: Data, prior: Prior, block_size: int = 4096) -> FullPrior:
     """K_XX of checked data.
 
@@ -55,6 +57,7 @@ def prepare(data: Data, prior: Prior, block_size: int = 4096) -> FullPrior:
     return FullPrior(X, y_sign, hyper, block_size)
 
 
+@one_thread
 def converge(
     prior: FullPrior, options: LaplaceBinaryOptions = DEFAULTS, *, start: FloatArray | None = None
 ) -> LaplacePosterior:
@@ -89,6 +92,7 @@ def fit(data: Data, prior: Prior, options: LaplaceBinaryOptions = DEFAULTS) -> L
     return converge(prepare(data, prior, options.block_size), options)
 
 
+@one_thread
 def gradients(posterior: LaplacePosterior) -> Gradients:
     """Total gradient of log Z: variance float, lengthscales (d,), noise float, Z None.
 

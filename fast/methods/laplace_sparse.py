@@ -17,6 +17,7 @@ from fast.core.blocks import block_edges
 from fast.core.declare import takes_values
 from fast.core.options import Blocks, Iteration, Nodes, Watched
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import LatentDistribution
@@ -117,6 +118,7 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
     return result
 
 
+@one_thread
 def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentDistribution:
     """Mean upsilon'E[u] and covariance diag(kappa) - B M B' at inputs, B = Q(X_test, X), M = (K + W^-1)^-1.
 

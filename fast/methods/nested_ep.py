@@ -17,6 +17,7 @@ from fast.core.declare import option, takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.options import SHARE, Blocks, Predicting
 from fast.core.results import ClassPrediction, Differences
+from fast.core.threads import one_thread
 from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
@@ -115,6 +116,7 @@ def _state(prior: MulticlassPrior, others: IntArray, pair: Pair) -> State:
 
 
 @equation("riihimaki2013", "u3.2.3-incremental")
+@one_thread
 def inner_proposal(
     distribution: Differences,
     cavity: Differences | None,
@@ -202,6 +204,7 @@ def _sequential_pass(
     return (alpha_tilde, beta_tilde), residual, improper
 
 
+@one_thread
 def converge(
     prior: MulticlassPrior, options: NestedOptions = DEFAULTS, *, start: Pair | None = None
 ) -> NestedEPPosterior:
@@ -282,6 +285,7 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedEP
 
 
 @equation("riihimaki2013", "B-gradient")
+@one_thread
 def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     """Gradient of log Z_EP at the fixed point, sites held: riihimaki2013, appendix B. Time O(C n^3 + n^2 d).
 

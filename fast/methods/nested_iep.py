@@ -11,6 +11,7 @@ from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import positive_factors, solve_stack
 from fast.core.results import Differences
+from fast.core.threads import one_thread
 from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import evidence_gradients, marginal_covariances
@@ -29,6 +30,7 @@ class NestedIEPPosterior(NestedEPPosterior):
 
 
 @equation("riihimaki2013", "u3.2.2-iep")
+@one_thread
 def independent_update(
     cavity_mean: FloatArray, cavity_var: FloatArray, y: IntArray, alpha_tilde: FloatArray, beta_tilde: FloatArray
 ) -> Pair:
@@ -111,6 +113,7 @@ class Warm:
         self.pair, self.alpha_tilde, self.beta_tilde = pair, alpha_tilde, beta_tilde
 
 
+@one_thread
 def converge(
     prior: MulticlassPrior, options: NestedOptions = DEFAULTS, *, start: Warm | None = None
 ) -> NestedIEPPosterior:
@@ -162,6 +165,7 @@ def converge(
     )
 
 
+@one_thread
 def warm(posterior: NestedIEPPosterior) -> Warm:
     """Where to start a run at nearby parameters.
 
@@ -193,6 +197,7 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedIE
     return converge(prepare(data, prior), options)
 
 
+@one_thread
 def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     """Gradient of log Z at the fixed point, sites held. Time O(C n^2 d).
 

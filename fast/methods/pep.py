@@ -17,6 +17,7 @@ from fast.core.checks import shown
 from fast.core.declare import option, takes_values
 from fast.core.options import Blocks, Damped, Evaluated, Mislabelled, Powered, Storage
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.sparse_classes.ep import empty_sites
@@ -99,6 +100,7 @@ def fit(data: Data, prior: Prior, options: PEPOptions = DEFAULTS) -> PEPPosterio
     return PEPPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
+@one_thread
 def gradients(posterior: PEPPosterior) -> PointGradients:
     """Gradient of log Z_q over all data, by the rule of the run.
 
@@ -109,6 +111,7 @@ def gradients(posterior: PEPPosterior) -> PointGradients:
     return posterior.run.gradient(None, posterior.run.gradient_rule)
 
 
+@one_thread
 def log_norms(posterior: PEPPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha under the cavity of each datum: (n,). One pass.
 

@@ -16,6 +16,7 @@ from fast.core.declare import option, takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import spectrum
 from fast.core.results import ClassPrediction, Differences
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
@@ -309,6 +310,7 @@ def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> Qu
     )
 
 
+@one_thread
 def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     """Gradient of log Z at the fixed point, sites held: exact up to the rule's error. None for a diagonal Lambda.
 

@@ -28,6 +28,7 @@ from fast.core.options import (
     Watched,
 )
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.sparse_classes.inference import ClassPosterior, Latents, predictive_moments, start
@@ -96,6 +97,7 @@ def gradients(posterior: SEPPosterior, *, gradient_rule: str = "10") -> PointGra
     return posterior.run.gradient(None, gradient_rule)
 
 
+@one_thread
 def latents(posterior: SEPPosterior) -> Latents:
     """Latent values at the data and log Z of every factor. One pass, time 2 C n m^2.
 

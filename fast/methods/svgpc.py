@@ -21,6 +21,7 @@ from fast.core.declare import takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Accelerated, Blocks, Iteration, Search, Storage, Watched
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, moved
 from fast.likelihood.probit import LinkMoments, expected_log_probit
@@ -73,6 +74,7 @@ class SVGPCPosterior(SitedPosterior):
         return self.sites.proj_mean
 
 
+@one_thread
 def bound(link: LinkMoments, posterior: SitePosterior, site_precision: FloatArray) -> float:
     """sum_i E[log Phi(y_i f_i)] - KL(q(u) || p(u)) for q given by sites.
 
@@ -106,6 +108,7 @@ def cond_var_of(prior: Prepared) -> FloatArray | float:
     return 0.0 if isinstance(prior, FullPrior) else prior.cond_var
 
 
+@one_thread
 def converge(
     prior: Prepared,
     options: SVGPCOptions = DEFAULTS,
@@ -225,6 +228,7 @@ def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
+@one_thread
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of the bound at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -239,6 +243,7 @@ def gradients(posterior: SVGPCPosterior) -> Gradients:
     return sparse_site_gradients(prior, sites.factor, sites.weights, posterior.link.derivative, precision, precision)
 
 
+@one_thread
 def learn_prior(
     converge: Callable[..., Any],
     value_and_gradients: Callable[[Any], tuple[float, Gradients]],

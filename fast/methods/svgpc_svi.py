@@ -12,6 +12,7 @@ from fast.core import inputs
 from fast.core.declare import takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Blocks
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, expected_log_probit
@@ -83,6 +84,7 @@ def fit(data: Data, prior: Prior, options: SVGPCSteps = DEFAULTS) -> SVIPosterio
     return ended(stochastic_ascent(source, Probit(), hyper, Z, settings, init_batches=starts))
 
 
+@one_thread
 def latent(hyper: Hyper, state: State, X: Any, block_size: int) -> LatentMoments:
     """Moments of f at inputs under a stochastic q(u). Time O(t m (m + d)).
 

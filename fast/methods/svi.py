@@ -23,6 +23,7 @@ from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
 from fast.core.options import RATE, Blocks, Iteration, Learning, Link, Steps, Storage, Watched
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_hyper, moved
 from fast.ledger import equation
@@ -292,6 +293,7 @@ def _search(
     return form.unpack(Search(evaluate).round(form.pack(*start_of(prior.Z.shape[0])), limits).vector)[0].hyper
 
 
+@one_thread
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of (11) at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

@@ -27,6 +27,7 @@ from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.linalg import factorise, solve_rows
 from fast.core.options import Accelerated, Iteration, Watched
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
@@ -156,6 +157,7 @@ def vb_bound(weights: FloatArray, mean: FloatArray, log_mass: float, log_det: fl
 
 
 @equation("riihimaki2013", "u4.3-vb-family")
+@one_thread
 def factorised_posterior(prior: MulticlassPrior, weights: FloatArray) -> Coupled:
     """q(f^k) = N(K_k b_k, (K_k^-1 + I)^-1): riihimaki2013, section 4.3. Time n^3 for each distinct kernel.
 
@@ -169,6 +171,7 @@ def factorised_posterior(prior: MulticlassPrior, weights: FloatArray) -> Coupled
     return Coupled(factors, None, weights, _times(prior, weights).T, float(sum(one.log_det for one in factors)))
 
 
+@one_thread
 def converge(
     prior: MulticlassPrior, options: VBOptions = DEFAULTS, *, start: FloatArray | None = None
 ) -> VBProbitPosterior:
@@ -250,6 +253,7 @@ def fit(data: Data, prior: Prior, options: VBOptions = DEFAULTS) -> VBProbitPost
     return converge(prepare(data, prior), options)
 
 
+@one_thread
 def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     """Gradient of the bound at its maximum over q, (b b' - (K + I)^-1)/2 for each K. Time O(C n^2 d).
 

@@ -19,6 +19,7 @@ from fast.core.declare import option, takes_values
 from fast.core.ending import ended
 from fast.core.options import Accelerated, Blocks
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.ledger import equation
@@ -264,6 +265,7 @@ def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> Q
     return _fit("hybrid", data, prior, options, options)
 
 
+@one_thread
 def gradients(posterior: QuadraticPosterior) -> Gradients:
     """Derivative of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

@@ -26,6 +26,7 @@ from fast.core.options import (
     Watched,
 )
 from fast.core.results import ClassPrediction
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.likelihood.largest import argmax_moments
@@ -98,6 +99,7 @@ def fit(
     return RobustPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
+@one_thread
 def gradients(posterior: RobustPosterior) -> PointGradients:
     """Gradient of the bound over all data, q(u) held.
 
@@ -108,6 +110,7 @@ def gradients(posterior: RobustPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@one_thread
 def latents(posterior: RobustPosterior) -> Latents:
     """Moments (16), (17) at the data and the probability of each label, no error in it. One pass.
 

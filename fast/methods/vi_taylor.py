@@ -22,6 +22,7 @@ from fast.core.declare import takes_values
 from fast.core.ending import ended
 from fast.core.options import Blocks, Link
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.ledger import equation
@@ -111,6 +112,7 @@ class Top(NamedTuple):
     converged: bool
 
 
+@one_thread
 def newton(
     objective: Objective,
     start: Position,
@@ -254,6 +256,7 @@ def _overshot(state: Alternation, log_likelihood: LogLikelihood) -> bool:
     return not float(log_likelihood(y, state.xi).value.sum()) >= zero
 
 
+@one_thread
 def gradients(posterior: TaylorPosterior) -> Gradients:
     """Derivative of (19) at its xi held: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

@@ -13,6 +13,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.options import Accelerated, Blocks, Iteration, Restarts, Search, Storage, Watched
 from fast.core.results import Gradients
+from fast.core.threads import one_thread
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_binary, moved
 from fast.likelihood.polya_gamma import pg_mean, update_local
@@ -74,6 +75,7 @@ class Sweep(NamedTuple):
     evaluation: Evaluation  # q(u) and the bound at the local parameters that were given
 
 
+@one_thread
 def prepare(data: Data, prior: Prior, options: Storage = DEFAULTS) -> Prepared:
     """Check the data and compute what every sweep needs: A = L^-1 K_ZX, or K_XX.
 
@@ -97,6 +99,7 @@ def prepare(data: Data, prior: Prior, options: Storage = DEFAULTS) -> Prepared:
     return SparsePrior(X, y_sign, Z, hyper, options.block_size, int(options.memory_budget))
 
 
+@one_thread
 def sweep(prior: Prepared, c: FloatArray) -> Sweep:
     """One sweep of coordinate ascent: q(u) given c, then c given q(u). wenzel2019, section 4.3 and A.4.
 
@@ -169,6 +172,7 @@ def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) ->
     return logit_prediction(mean, var)
 
 
+@one_thread
 def gradients(posterior: XGPCPosterior) -> Gradients:
     """Gradient of the bound, q(u) and c at their optimum, with respect to variance, lengthscales, noise and Z.
 

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from gibbs.core.checks import shown
 from gibbs.core.errors import _count
 from gibbs.core.generators import restore, snapshot, spawn_generators
 from gibbs.core.options import Chains, Stored
-from gibbs.core.threads import _blas_threads
+from gibbs.core.threads import one_thread
 
 __all__ = [
     "Measures",
@@ -286,19 +285,7 @@ class _Course:
             self.watch.load(part("watch"))
 
 
-def _with_suited_threads(running: Callable[..., Run]) -> Callable[..., Run]:
-    """The same, with the threads of linear algebra that suit the largest array of one chain's state."""
-
-    @wraps(running)
-    def suited(start: State, *args: Any, **kwargs: Any) -> Run:
-        order = max((size for array in start.values() for size in np.shape(array)[1:]), default=0)
-        with _blas_threads(order):
-            return running(start, *args, **kwargs)
-
-    return suited
-
-
-@_with_suited_threads
+@one_thread
 def run(
     start: State,
     step: Callable[[State, Mapping[str, np.random.Generator]], State],

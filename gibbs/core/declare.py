@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gibbs.core.checks import Option, shown
+from gibbs.core.threads import one_thread
 from gibbs.core.values import Data, Prior
 
 P = ParamSpec("P")
@@ -95,11 +96,14 @@ def checked_options(*options: type[Options]) -> Callable[[Callable[P, R]], Calla
 def takes_values(function: Callable[P, R]) -> Callable[P, R]:
     """A door that refuses, by name and before any work, what is not of the class it is annotated by.
 
+    The work has one thread of linear algebra.
+
     function: whose data, prior and options are annotated by the plain name of their class.
     """
     signature = inspect.signature(function)
     annotated = {name: function.__globals__.get(str(one.annotation)) for name, one in signature.parameters.items()}
     classes = {name: kind for name, kind in annotated.items() if isinstance(kind, type) and _is_value(kind)}
+    alone = one_thread(function)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -108,7 +112,7 @@ def takes_values(function: Callable[P, R]) -> Callable[P, R]:
         for name, kind in classes.items():
             if name in given and not isinstance(given[name], kind):
                 raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
-        return function(*args, **kwargs)
+        return alone(*args, **kwargs)
 
     return checked
 

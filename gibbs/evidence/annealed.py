@@ -20,6 +20,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import _count, _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Particles
+from gibbs.core.threads import one_thread
 from gibbs.evidence.result import LogEvidence, Part, Workers, _of_annealed, _worked_apart
 
 Array = NDArray[np.float64]
@@ -213,6 +214,7 @@ class Schedule(NamedTuple):
     n_steps: int
 
 
+@one_thread
 def island(part: Part) -> Array:
     """log Z of one island, and its effective fraction at the last power: (2,). part: what island it is."""
     done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
@@ -241,6 +243,7 @@ def _schedule(rng: np.random.Generator, A: Array, y_sign: Array, n_pilot: int, n
     return Schedule(A, y_sign, pilot.ladder, pilot.references, n_steps)
 
 
+@one_thread
 def estimate(
     rng: np.random.Generator,
     common: Schedule,
@@ -320,6 +323,7 @@ def log_evidence_fitc(
     return estimate(rng, common, options=options)
 
 
+@one_thread
 def choose_schedule(
     rng: np.random.Generator, K_XX: ArrayLike, y_sign: ArrayLike, *, n_pilot: int = 512, n_steps: int = 2
 ) -> Schedule:
@@ -334,6 +338,7 @@ def choose_schedule(
     )
 
 
+@one_thread
 def choose_schedule_fitc(
     rng: np.random.Generator,
     K_ZZ: ArrayLike,

@@ -28,6 +28,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Islands
+from gibbs.core.threads import one_thread
 from gibbs.evidence.annealed import _systematic
 from gibbs.evidence.result import LogEvidence, Part, Workers, _errors, _of_islands, _worked_apart
 
@@ -214,6 +215,7 @@ class Schedule(NamedTuple):
     n_classes: int
 
 
+@one_thread
 def island(part: Part) -> Array:
     """log Z of one island: (1,). part: what island it is."""
     common: Schedule = part.common
@@ -227,6 +229,7 @@ def _islands(rng: np.random.Generator, common: Schedule, workers: Workers | None
     return _worked_apart(rng, island, common, workers, shape)[:, 0]
 
 
+@one_thread
 def choose_schedule(covariance: ArrayLike, n_classes: int, epsilon: float = 0.0) -> Schedule:
     """The order of the data, and the factors in that order.
 
@@ -245,6 +248,7 @@ def choose_schedule(covariance: ArrayLike, n_classes: int, epsilon: float = 0.0)
     return Schedule(_factors(chol, constraints, float(epsilon), n_classes), constraints, float(epsilon), n_classes)
 
 
+@one_thread
 def choose_schedule_of_labels(cov: ArrayLike, y: ArrayLike, epsilon: float = 0.0) -> Schedule:
     """The same for labels that are the largest of h.
 
@@ -257,6 +261,7 @@ def choose_schedule_of_labels(cov: ArrayLike, y: ArrayLike, epsilon: float = 0.0
     return choose_schedule(_covariance(S, _labels(y, S.shape[1], n_classes)), n_classes, epsilon)
 
 
+@one_thread
 def estimate(
     rng: np.random.Generator,
     common: Schedule,

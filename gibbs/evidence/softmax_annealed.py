@@ -20,6 +20,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import _count, _labels, _reachable
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Particles
+from gibbs.core.threads import one_thread
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence, Part, Workers, _of_annealed, _worked_apart
 
@@ -165,6 +166,7 @@ class Schedule(NamedTuple):
     n_steps: int
 
 
+@one_thread
 def island(part: Part) -> Array:
     """log Z of one island, and its least acceptance over the powers: (2,). part: what island it is."""
     done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
@@ -186,6 +188,7 @@ def _islands(
     return log_z, float(acceptance.min())
 
 
+@one_thread
 def choose_schedule(
     rng: np.random.Generator, cov: ArrayLike, y: ArrayLike, *, n_pilot: int = 512, n_steps: int = 1
 ) -> Schedule:
@@ -223,6 +226,7 @@ def log_evidence(
     return estimate(rng, common, options=options)
 
 
+@one_thread
 def estimate(
     rng: np.random.Generator,
     common: Schedule,

@@ -1,4 +1,4 @@
-"""Where classifiers start and what all of them share: defaults, lengthscales, inducing points, jitter, threads.
+"""Where classifiers start and what all of them share: defaults, lengthscales, inducing points, jitter.
 
 Definitions are written anew: distances of all pairs, centres by scikit-learn's k-means in units of the lengthscales.
 Draws follow one another as documented: lengthscales, inducing points, training.
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.estimator_priors import looked_at, median_lengthscales
@@ -327,36 +326,6 @@ def _certain(problem: Data) -> Iterable[Outcome]:
     yield _compared(float(np.abs(lines).sum()), "one line if verbose, none if not", 0.0, "lines too many or missing")
 
 
-def threads() -> Iterable[Outcome]:
-    """Two threads are kept where a step works on matrices of 200^3 or more, one elsewhere."""
-    X = np.zeros((2001, 2))
-    X[:, 0], y = np.arange(2001), np.arange(2001) % 2
-    wrong = []
-    cases: list[tuple[int, dict[str, Any], bool]] = [
-        (200, {"n_inducing": None}, True), (199, {"n_inducing": None}, False),
-        (200, {"n_inducing": 200}, True), (2000, {"n_inducing": 63}, False), (2000, {"n_inducing": 64}, True),
-        (2001, {"n_inducing": 64}, False), (2001, {"n_inducing": 64, "training": "batch"}, True),
-        (2000, {"n_inducing": 64, "training": "minibatch"}, False),
-        (2000, {"n_inducing": 64, "training": "minibatch", "batch_size": 2000}, True),
-        (200, {}, True), (199, {}, False), (2001, {"batch_size": 800}, True), (2001, {"batch_size": 799}, False),
-        (30, {"inducing_points": np.zeros((200, 2))}, True), (30, {"inducing_points": [[0.0, 0.0]] * 199}, False),
-        (30, {"inducing_points": [[0.0, 0.0]] * 200}, True),
-    ]  # fmt: skip
-    with threadpool_limits(limits=2, user_api="blas"):
-        for n, given, many in cases:
-            model = _stub("x-gpc", lambda *_: _trained(), **given)
-            model._start = lambda X, rng: SimpleNamespace(jitter=0.0, Z=None, _replace=lambda **_: None)
-            model.fit(X[:n], y[:n])
-            if model.blas_threads_ != (2 if many else 1):
-                wrong.append((n, given))
-    yield _compared(
-        float(len(wrong)),
-        "max(n, m) m^2 of a step against 200^3, m = n for a full GP and in batch for few rows",
-        0.0,
-        "wrong",
-    )
-
-
 # -- registration ----------------------------------------------------------------------------------------------------
 
 _SHARED = (
@@ -364,7 +333,6 @@ _SHARED = (
     ("identity/x-gpc/median_lengthscales", lengthscales, "Are default lengthscales the median distance of two rows?"),
     ("identity/x-gpc/points_of_many_rows", many_rows, "Are inducing points spread by k-means++ whatever the rows?"),
     ("identity/x-gpc/raised_jitter", machinery, "Is the jitter raised as documented, and are odds those of the model?"),
-    ("identity/x-gpc/suited_threads", threads, "Has linear algebra the threads that suit the sizes of a step?"),
 )
 
 

@@ -712,18 +712,6 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             counts.append((len(ready), sum(len(leaf.visits) for leaf in here._looks) - before))
     wrong = counts != [(1, 2), (1, 2), (1, 2), (0, 0)]
     yield flaws(wrong, f"(made ready, leaves visited): {counts}", "fast", "visits")
-    threads: list[Any] = []
-    limited = engines.threadpool_limits
-
-    def limit(**named: Any) -> Any:
-        threads.append(named)
-        return limited(**named)
-
-    with mock.patch.object(engines, "threadpool_limits", limit):  # by more threads sums would have other digits
-        engines.Here(rows, lambda leaf: _Leaf(leaf.first, [])).total(once, 1.0)
-        engines._hold(lambda leaf: leaf, [(0, 3, few.X[:3], few.y[:3])])
-        held.sums(keeping, 1.0)
-    yield flaws(threads != [{"limits": 1}] * 4, f"looks and sums of leaves under {threads}", "fast", "threads")
 
 
 @check(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import nullcontext
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, expit, gammaln, kv, log_expit, log_ndtr, ndtr
 
 from validation.by_name import by_name
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.learning import BATCHES, PAPER, tiny
 from validation.problem import Problem
 
@@ -418,43 +416,6 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             wrong += int("test point 8" not in str(error))
     yield Compared(float(wrong), 0.0, "sums of zero, NaN, infinity and below zero", "fast", "its documentation",
                    "statements that are wrong")  # fmt: skip
-
-
-@check(
-    "identity/gibbs-logit/suited_threads",
-    paper="wenzel2019",
-    question="Has linear algebra one thread where matrices are small, and as many as before elsewhere and after?",
-    problems=(NO_PROBLEM,),
-)
-def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from threadpoolctl import threadpool_limits
-
-    from gibbs.chains import chain
-    from gibbs.core.threads import _blas_threads, _libraries
-
-    def counts() -> set[int]:
-        return {library.num_threads for library in _libraries()}
-
-    wrong = 0
-    with threadpool_limits(2, user_api="blas"):
-        for order, threads in ((0, 1), (50, 1), (199, 1), (200, 2), (900, 2)):
-            with _blas_threads(order) as value:
-                wrong += int(value != threads) + int(counts() != {threads})
-            wrong += int(counts() != {2})
-    yield Compared(float(wrong), 0.0, "one below 200 rows, two of two from there on", "gibbs", "its documentation",
-                   "counts that differ")  # fmt: skip
-    suited = chain._with_suited_threads(lambda start: start)
-    with mock.patch.object(chain, "_blas_threads", return_value=nullcontext()) as threads:
-        suited({"latent": np.zeros((900, 3, 40)), "weight": np.zeros((900, 2)), "energy": np.zeros(900)})
-        suited({"energy": np.zeros(900)})
-    orders = [call.args[0] for call in threads.call_args_list]
-    yield flaws(orders != [40, 0], f"900 chains count as many as one: rows {orders}", "gibbs", "threads")
-    for witness in ("fast", "gibbs"):
-        module, sizes = import_module(f"{witness}.core.threads"), (900,) if witness == "gibbs" else (900, 900)
-        for large in ((2, 4), (4, 2)):  # two libraries, each with its own
-            libraries = [SimpleNamespace(num_threads=count) for count in large]
-            with mock.patch.object(module, "_libraries", return_value=libraries), module._blas_threads(*sizes) as value:
-                yield flaws(value != 4, f"of {large} threads: {value}", witness, "threads")
 
 
 # -- doors -----------------------------------------------------------------------------------------

@@ -390,7 +390,7 @@ _ENDS = (
         "x-gpc",
         "sizes-of-the-first-axis",
         "threads are chosen by the number of classes in the place of inducing points",
-        "fast.estimators._base:_length",
+        "fast.core.threads:length",
         _of_the_first_axis,
         "identity/x-gpc/sizes_of_steps",
     ),
