@@ -111,6 +111,21 @@ def test_a_classifier_has_one_thread_in_training_and_prediction(name):
     assert set(counts()) == {2}
 
 
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_classifier_has_one_thread_on_hundreds_of_rows(name):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(210, 2))
+    seen = []
+
+    def stop(_):
+        seen.append(several())
+        raise LookupError("stop")
+
+    with pytest.raises(LookupError, match="stop"):
+        getattr(fast.estimators, name)(learn=(), random_state=0).fit(X, (X[:, 0] > 0).astype(int), callback=stop)
+    assert seen == [0]
+
+
 @pytest.mark.parametrize(
     "name", [name for name in CLASSIFIERS if hasattr(getattr(fast.estimators, name), "partial_fit")]
 )
@@ -410,6 +425,7 @@ def test_batches_that_hold_themselves_are_left_to_the_check_of_options():
     assert step_rows("svgpc", problem, {"batches": [[0, 1], np.arange(3)]}) == 3
 
 
+@pytest.mark.slow
 def test_the_bench_times_fits_in_processes_of_their_own(monkeypatch):
     monkeypatch.setattr(bench, "FITS", {"EPGP, 240 x 4": bench.FITS["EPGP, 240 x 4"]})
     rows = list(bench.rule(repeats=1))
