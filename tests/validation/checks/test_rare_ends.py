@@ -20,7 +20,6 @@ _PLANTED = (
     (_MEMORY, "fast.blockwise.taylor", "len(steps), height, np.nan", "len(steps) + 1, height, np.nan"),
     (_WORDS, "fast.estimators._base", "if isinstance(training, str)", "if isinstance(training, object)"),
     (_DERIVATIVES, "fast.estimators.multiclass", ".lengthscales[0]", ".lengthscales[0] / 3.0"),
-    (_SIZES, "fast.core.threads", "length(array: Any, axis: int = 0)", "length(array: Any, axis: int = 1)"),
     (_SIZES, "fast.estimators._base", "n = min(n, batch)", "n = max(n, batch)"),
     (_SIGN, "fast.full_classes.quadrature_tilt", "kept = np.maximum(kept, 0.0)", "pass"),
     (_ORDER, "fast.methods.epgpc_svi", "parameter_change(before, after)", "parameter_change(after, before)"),
