@@ -70,57 +70,6 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
-    "identity/ep/worth_a_stage",
-    paper="villacampa2017",
-    question="Does training try lengthscales of each input where they may gain a nat, and on enough rows at once?",
-    problems=(NO_PROBLEM,),
-)
-def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.estimators._base import Fitted
-    from fast.estimators._hyper import HyperLearning
-
-    class Learner(HyperLearning):
-        """Training that gains nothing, and may gain so much."""
-
-        learn, prior, batches, most, functions = "auto", "weak", False, 0.0, 1
-
-        def __init__(self) -> None:
-            self.trained = 0
-
-        def _on_batches(self, n: int) -> bool:
-            return self.batches
-
-        def _functions(self) -> int:
-            return self.functions
-
-        def _most_gain(self, fitted: Any) -> float:
-            return self.most
-
-        def _log_prior(self, fitted: Any) -> float:
-            return 0.0
-
-        def _train(self, *_: Any) -> Any:
-            self.trained += 1
-            row: dict[str, Any] = dict.fromkeys(Fitted._fields, 0.0)
-            return Fitted(**row)
-
-    start: Any = SimpleNamespace(_replace=lambda **_: None)
-    rows: list[tuple[str, object, object]] = []
-    for most, times in ((0.9, 1), (1.1, 2)):
-        learner: Any = Learner()
-        learner.most = most
-        learner._in_stages(np.zeros((5, 3)), None, start, None, None)
-        rows.append((f"{most} nat to gain: trainings", learner.trained, times))
-    # on mini-batches there is one stage: with twenty rows for each lengthscale of each function it is that of each
-    for n, functions, each in ((59, 1, False), (60, 1, True), (179, 3, False), (180, 3, True)):
-        learner = Learner()
-        learner.batches, learner.functions = True, functions
-        learner._set_stage(np.zeros((n, 3)))
-        rows.append((f"{n} rows, {functions} functions of three inputs: each", learner._each_input, each))
-    yield as_documented(rows, "fast", "stages")
-
-
-@check(
     "identity/x-gpc-svi/said_steps",
     paper="wenzel2019",
     question="Are steps said from verbose = 2 on, every tenth or hundredth, and is who looks on called after each?",

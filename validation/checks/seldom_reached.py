@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -126,88 +126,3 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     # eight steps together gain 2^-k (1 - 2^-8) from the k-th on
     wrong = not end.converged or end.reason != ENOUGH or end.iterations != 14
     yield flaws(wrong, f"gains of eight steps below 1/64: {end.reason} after {end.iterations} sweeps", "fast", "runs")
-
-
-@check(
-    "identity/ep/stages",
-    paper="villacampa2017",
-    question="Do classifiers learn lengthscales of each input where one factor of all was learned and more may pay?",
-    problems=(NO_PROBLEM,),
-)
-def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.core.ending import ending
-    from fast.estimators._base import Fitted
-    from fast.estimators._hyper import HyperLearning
-
-    blank = dict.fromkeys(Fitted._fields)
-    names = ("variance", "lengthscales", "noise", "Z")
-
-    class Learner(HyperLearning):
-        tied, batches, most, gain = True, False, 9.0, 8.0
-        stop = False
-
-        def __init__(self) -> None:
-            self.stages: list[Any] = []
-            self.starts: list[Any] = []
-
-        def _tied(self) -> bool:
-            return self.tied
-
-        def _on_batches(self, n: int) -> bool:
-            return self.batches
-
-        def _functions(self) -> int:
-            return 2
-
-        def _set_stage(self, X: Any, *, each_input: bool | None = None) -> None:
-            self.stages.append(each_input)
-            self._moved = ("variance", "lengthscales" if each_input else "scale")
-
-        def _most_gain(self, fitted: Any) -> float:
-            return self.most
-
-        def _log_prior(self, fitted: Any) -> float:
-            return 0.25 * fitted.log_evidence
-
-        def _train(self, X: Any, codes: Any, start: Any, rng: Any, callback: Any) -> Any:
-            self.starts.append(start)
-            second = len(self.starts) == 2
-            if second and self.stop:
-                here.interrupted = True
-            values = {name: f"{name} of stage {1 + second}" for name in names}
-            told = {"n_iter": 3 + 4 * second, "converged": True, "reason": f"stage {1 + second}"}
-            row: dict[str, Any] = {**blank, **values, **told, "log_evidence": 0.8 * (5.0 + self.gain * second)}
-            return Fitted(**row)
-
-    class Start(NamedTuple):
-        variance: Any = None
-        lengthscales: Any = None
-        noise: Any = None
-        Z: Any = None
-        other: str = "kept"
-
-    wrong = []
-    # three inputs and two functions: four parameters more cost 2 log(most / gain)
-    for changes, stages, reason, iterations, converged in (
-        ({}, [None, True], "stage 2", 10, True),
-        ({"tied": False}, [None], "stage 1", 3, True),
-        ({"batches": True}, [None], "stage 1", 3, True),
-        ({"most": 0.99}, [None], "stage 1", 3, True),
-        ({"gain": 2.5}, [None, True, False], "stage 1", 3, True),
-        ({"gain": 2.6}, [None, True], "stage 2", 10, True),
-        ({"gain": -1.0}, [None, True, False], "stage 1", 3, True),
-        ({"gain": -1.0, "stop": True}, [None, True, False], "stage 2", 3, False),
-        ({"stop": True}, [None, True], "stage 2", 10, True),
-    ):
-        learner: Any = Learner()
-        for name, value in changes.items():
-            setattr(learner, name, value)
-        with ending(None) as here:
-            end = learner._in_stages(np.zeros((5, 3)), None, Start(), None, None)
-        result = (learner.stages, end.reason, end.n_iter, end.converged)
-        wrong += [f"{changes}: {result}"] * (result != (stages, reason, iterations, converged))
-        if len(learner.starts) == 2:
-            begun = learner.starts[1]
-            from_first = all(getattr(begun, name) == f"{name} of stage 1" for name in names) and begun.other == "kept"
-            wrong += [f"{changes}: started from {begun}"] * (not from_first)
-    yield flaws(len(wrong), "; ".join(wrong) or "nine ways to end", "fast", "fits")

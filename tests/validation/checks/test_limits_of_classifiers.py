@@ -4,19 +4,13 @@ import pytest
 
 from in_every_run import others_slow
 
-_STARTS, _STAGES, _ERRORS = (
-    "identity/x-gpc/limits_of_starts",
-    "identity/ep/worth_a_stage",
-    "identity/vi-robust/believed_errors",
-)
+_STARTS, _ERRORS = "identity/x-gpc/limits_of_starts", "identity/vi-robust/believed_errors"
 _SWEEPS, _WAY = "identity/sep/affordable_sweeps", "identity/laplace/on_the_way"
 _EXPLAINED = "identity/sep/explained_rows"
 _CLASSES = "fast.estimators._classes"
 _PLANTED = (
     (_STARTS, "fast.estimators._base", "_LARGEST = 1e50", "_LARGEST = 2e50"),
     (_STARTS, "fast.estimators.multiclass", "_PART = 400", "_PART = 200"),
-    (_STAGES, "fast.estimators._hyper", "_WORTH = 1.0", "_WORTH = 2.0"),
-    (_STAGES, "fast.estimators._hyper", "_ROWS_EACH = 20", "_ROWS_EACH = 21"),
     (_ERRORS, _CLASSES, "= 0.1, 0.01, 0.2, 0.9", "= 0.1, 0.01, 0.4, 0.9"),
     (_ERRORS, _CLASSES, "= 0.1, 0.01, 0.2, 0.9", "= 0.1, 0.01, 0.2, 1.8"),
     (_SWEEPS, _CLASSES, "_WORK = 1e8", "_WORK = 2e8"),

@@ -2,12 +2,10 @@
 
 import pytest
 
-from in_every_run import others_slow
-
 _GAPS, _CLUSTERS = "identity/ep/moment_gaps", "print/svi/empty_clusters"
-_SWEEPS, _STAGES = "identity/apep/sweeps_end", "identity/ep/stages"
+_SWEEPS = "identity/apep/sweeps_end"
 _FACTORS, _TRAINING = "reference.villacampa2017.factors", "fast.sparse_classes.training"
-_KMEANS, _HYPER = "reference.izmailov2016.experiments", "fast.estimators._hyper"
+_KMEANS = "reference.izmailov2016.experiments"
 _PLANTED = (
     (_GAPS, _FACTORS, "if not v > 0.0:", "if not v > -1.0:"),
     (_GAPS, _FACTORS, "np.sqrt(v) / v_hat", "v / v_hat"),
@@ -18,21 +16,14 @@ _PLANTED = (
     (_SWEEPS, _TRAINING, "if enough(values, _SLOW):", "if False:"),
     (_SWEEPS, _TRAINING, "> _ALLOWED * settings.tolerance:", "> 2 * _ALLOWED * settings.tolerance:"),
     (_SWEEPS, _TRAINING, "_SLOW = 8", "_SLOW = 9"),
-    (_STAGES, _HYPER, "if ended() else first", "if not ended() else first"),
-    (_STAGES, _HYPER, "n_iter=first.n_iter + each.n_iter", "n_iter=each.n_iter"),
-    (_STAGES, _HYPER, "- self._log_prior(first)", ""),
-    (_STAGES, _HYPER, "self._set_stage(X, each_input=False)", "pass"),
-    (_STAGES, _HYPER, "(X.shape[1] - 1) * self._functions()", "X.shape[1]"),
 )
 
 
-@pytest.mark.parametrize("asked", [_GAPS, _CLUSTERS, _SWEEPS, _STAGES])
+@pytest.mark.parametrize("asked", [_GAPS, _CLUSTERS, _SWEEPS])
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("seldom_reached", asked) == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "module", "old", "new"), others_slow(_PLANTED, lambda asked, module, old, new: asked != _STAGES)
-)
+@pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
     assert reds("seldom_reached", asked, (module, old, new))
