@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.columns import columns_of, every_column
 from fast.core.ending import ending
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.options import check_parameters
@@ -33,6 +34,7 @@ from fast.kernel.defaults import default_lengthscales
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
 _MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
 _ESCALATIONS = 3
+_FEW = 2  # rows of a first batch of which any column is a copy of any other
 _RELATIVE_JITTER = 1e-10
 _LARGEST = 1e50
 _SWEEP = 1e8  # multiplications of a sweep that inducing points may cost: some ten milliseconds of one core
@@ -109,6 +111,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         callback = inputs.calls_back("callback", callback)
         self._check_parameters()
         X, codes = self._checked_data(X, y)
+        X = self._seen(X)
         rng = self._rng()
         started = time.perf_counter()
         self._spent = 0.0
@@ -161,7 +164,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, Z)
 
     def _first_lengthscales(self, X: Any, rng: np.random.RandomState) -> FloatArray:
-        d = X.shape[1]
+        d = self._columns.group.size
         if isinstance(self.lengthscales, str):
             if self.lengthscales != "median":
                 raise ValueError(
@@ -172,6 +175,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
         lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+        lengths = self._columns.starts(lengths)
         # distances between rows are taken in these units before the prior sees them
         if not ((lengths >= 1.0 / _LARGEST) & (lengths <= _LARGEST)).all():
             raise ValueError(f"lengthscales: found {lengths}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
@@ -217,11 +221,11 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         self.posterior_ = fitted.posterior
         self._predict = fitted.predict
         self.variance_: Any = fitted.variance
-        self.lengthscales_ = fitted.lengthscales
+        self.lengthscales_ = self._columns.lengthscales(fitted.lengthscales)
         self.noise_: Any = fitted.noise
         self.hyper_ = self._by_class(fitted)
         self.log_hyperprior_ = self._log_prior(fitted)
-        self.inducing_points_ = fitted.Z
+        self.inducing_points_ = None if fitted.Z is None else self._columns.points(fitted.Z)
         self.log_evidence_ = fitted.log_evidence
         self.n_iter_ = max(1, fitted.n_iter)
         self.converged_ = fitted.converged
@@ -245,6 +249,28 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"y: found one class, {self.classes_[0]}, expected at least two classes")
         return X, codes.astype(np.int64)
+
+    def _given_points(self) -> FloatArray:
+        return np.array(inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
+
+    def _seen(self, X: Any, few: int = 0) -> Any:
+        """The columns of X (n, d) that training sees: all, where somebody gave lengthscales and holds them.
+
+        Else neither columns that do not vary nor copies of others, of which nothing could be learned. So few rows, or
+        fewer, say nothing of columns.
+        """
+        d = X.shape[1]
+        told = isinstance(self.lengthscales, str) or self._moves_lengthscales()
+        if not told or X.shape[0] <= few:
+            self._columns = every_column(d)
+            return X
+        more = None if getattr(self, "inducing_points", None) is None else self._given_points()
+        if more is not None:
+            fits = more.ndim in (2, 3) and more.shape[-1] == d and np.isfinite(more).all()  # else refused by name later
+            more = more.reshape(-1, d) if fits else None
+        self._columns = columns_of(X, more)
+        mapped = isinstance(X, np.memmap) and X.shape[0] > _SAMPLE and self._on_batches(X.shape[0])
+        return self._columns.chosen(X, by_rows=mapped)
 
     def _checked_batch(self, X: Any, y: Any, classes: Any, *, first: bool) -> tuple[Any, IntArray]:
         """A batch for `partial_fit`: its labels as codes of the classes that the first call named."""
@@ -333,7 +359,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     def _predicted(self, X: Any) -> Predicted:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self._predict(X)
+        return self._predict(self._columns.of(X))
 
     def _say(self, text: str) -> None:
         if self.verbose:
@@ -349,15 +375,15 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         count.
         """
         if self.inducing_points is not None:
-            Z = np.array(inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
-            if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
-                raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
-            return Z
+            Z, d = self._given_points(), self._columns.group.size
+            if Z.ndim != 2 or Z.shape[1] != d or Z.shape[0] == 0:
+                raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {d}) with m >= 1")
+            return self._columns.chosen(Z)
         wanted = self.n_inducing
         if wanted is None:
             return None
         rows = X if X.shape[0] <= _SAMPLE else _some_rows(X, rng)
-        distinct = np.unique(np.asarray(rows, dtype=np.float64), axis=0)
+        distinct = np.unique(np.asarray(rows[:], dtype=np.float64), axis=0)
         if isinstance(wanted, str) and wanted == "auto":
             wanted = min(self._enough_inducing(X.shape[0]), len(distinct))
         elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:

@@ -76,11 +76,13 @@ ENDING = """
     hyper_ : dict                        label to what was learned of its latent function: variance,
                                          lengthscales in the units of X, noise
     log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
-    lengthscales_ : (C, d)               of each class, as learned
+    lengthscales_ : (C, d)               of each class, as learned, in the units of X; infinite of a column that does
+                                         not vary: new values there have no effect; of k copies of a column, in
+                                         whatever units, sqrt(k) times what one would have
     log_evidence_ : float                {evidence}; NaN where it has no value
     n_iter_, converged_, stop_reason_    how training ended
     jitter_spent_ : float                jitter added beyond `jitter`
-    posterior_                           what the method returned
+    posterior_                           what the method returned, of the columns that vary, one of each set of copies
 """
 
 
@@ -135,12 +137,12 @@ class ClassesClassifier(GPClassifier):
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray:
         given = self.inducing_points
         if given is not None:
-            Z = np.array(inputs.real_numbers("inducing_points", given), dtype=np.float64)
+            Z = self._given_points()
             if Z.ndim == 3:
-                C = len(self.classes_)
-                if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
-                    raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {X.shape[1]}), m >= 1")
-                return Z
+                C, d = len(self.classes_), self._columns.group.size
+                if Z.shape[0] != C or Z.shape[2] != d or Z.shape[1] == 0:
+                    raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {d}), m >= 1")
+                return self._columns.chosen(Z)
         centres = super()._inducing(X, lengthscales, rng)
         return np.unique(np.asarray(X, dtype=np.float64), axis=0) if centres is None else centres
 
@@ -194,7 +196,7 @@ class ClassesClassifier(GPClassifier):
         """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
         given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
-            tolerance, most = (_AT_EP, self._affordable()) if self._free() else (_TOLERANCE, _SWEEPS)
+            tolerance, most = (_AT_EP, self._affordable()) if self._free() and not self._held else (_TOLERANCE, _SWEEPS)
             return {"tolerance": tolerance, "max_iterations": given or most}
         steps = given or _SEARCH_STEPS
         return {

@@ -54,7 +54,12 @@ def guide(
     if whole:
         ep.set_params(inducing_points=start.Z)
     ep.fit(np.asarray(X[rows]), codes[rows])
-    learned = start._replace(variance=ep.variance_, lengthscales=ep.lengthscales_, noise=ep.noise_)
+    lengthscales, held = ep.lengthscales_, np.isinf(ep.lengthscales_)
+    if held.any():  # a column that does not vary in the sample moves with the others
+        moved = np.where(held, 0.0, np.log(np.where(held, 1.0, lengthscales) / start.lengthscales))
+        factor = np.exp(moved.sum(axis=-1, keepdims=True) / np.maximum((~held).sum(axis=-1, keepdims=True), 1))
+        lengthscales = np.where(held, factor * start.lengthscales, lengthscales)
+    learned = start._replace(variance=ep.variance_, lengthscales=lengthscales, noise=ep.noise_)
     return Guide(learned, ep.posterior_.run.q if whole else None)
 
 

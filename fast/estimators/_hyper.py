@@ -1,24 +1,39 @@
 """What classifiers learn of their priors: by which density, in which stages, and how it is told.
 
 Where nobody says what is learned, lengthscales move by one common factor first. Then each is learned, tied to the
-factor by the hyperprior, and kept if that pays.
+factor by the hyperprior, and kept if that pays: if the evidence with the ratios r of all lengthscales integrated over
+their prior N(0, s^2 I), s = `each`, is larger than with r = 0. In Laplace's approximation around the maximum r^
+
+    log of the quotient = gain - 1/2 log det(I + s^2 H),
+
+gain the rise of log evidence and log prior, H = -d^2 log evidence / dr dr' at r^, across the common factor. An input of
+which the evidence sees nothing has zeros in H and is free; of one that matters little 1/l^2 is small, the evidence is
+linear in it, and h_j = 2 d log evidence / d log l_j. H is not formed: Lanczos steps need it times a vector, which is a
+difference of two gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fast.core import inputs
-from fast.core.ending import ended
+from fast.core.columns import Columns
+from fast.core.ending import ended, ending, enough
+from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyperprior import Hyperprior, half_t_scale, weak
 from fast.core.learned import field_of
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.defaults import default_lengthscales
 
-_WORTH = 1.0  # nats that lengthscales of their own may gain for training to try
+_LANCZOS = 3  # products with H: eigenvalues of I + s^2 H are within some 1 to 10, and log is smooth there
+_NUDGE = 0.05  # largest change of a logarithm for a difference of gradients
+_CURVED = 1e-10  # what the differences are evaluated to, in nats a row: no search, whose end would be seen in them
 _ROWS_EACH = 20  # with fewer the evidence finds lengthscales that new rows do not confirm
 _DF = 4.0  # degrees of freedom: riihimaki2013, section 5.5
 # prior by name -> whether lengthscales are divided by their start before the density sees them
@@ -89,17 +104,55 @@ class Learned(NamedTuple):
     noise: float
 
 
-def pays(gain: float, most: float, n_more: int) -> bool:
-    """Whether parameters more raise the evidence that is left when they are integrated over their prior.
+def quadratures(times: Callable[[FloatArray], FloatArray], probe: FloatArray) -> Iterator[float]:
+    """Gauss quadratures of probe' log(I + M) probe by Lanczos steps: upper bounds that fall from step to step.
 
-    In Laplace's approximation that is gain - sum of log(1 + each^2 h_j) / 2, h_j the curvatures of the evidence. If
-    they are all alike, the gain is most / (1 + each^2 h), so that what was gained tells them.
+    Directions in which M is negative count as flat.
 
-    gain : float     of evidence and prior at their maximum
-    most : float     what the gain would be if the evidence were linear
-    n_more : int     parameters more
+    Parameters
+    ----------
+    times : callable    vector to the symmetric M times it
+    probe : (p,)
     """
-    return gain > 0.0 and gain > 0.5 * n_more * np.log(max(most / gain, 1.0))
+    length = float(np.linalg.norm(probe))
+    basis, diagonal, off = [probe / length], list[float](), list[float]()
+    for _ in range(_LANCZOS):
+        image = times(basis[-1])
+        diagonal.append(float(basis[-1] @ image))
+        values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+        yield length**2 * float(vectors[0] ** 2 @ np.log1p(np.maximum(values, 0.0)))
+        for one in basis:
+            image = image - one * (one @ image)
+        left = float(np.linalg.norm(image))
+        if left <= 1e-6 * (1.0 + float(np.abs(values).max())):
+            return
+        off.append(left)
+        basis.append(image / left)
+
+
+def charge(times: Callable[[FloatArray], FloatArray], functions: int, d: int, gain: float) -> float:
+    """1/2 log det(I + M) across the mean of each of some rows of d numbers; an upper bound that is below the gain.
+
+    The trace of log(I + M) from two probes, the cosines and sines of d angles in equal steps: orthogonal to the mean,
+    and with the same weight for every input, so that only entries off the diagonal, of either sign, leave an error. Of
+    two and three inputs there is none.
+
+    Parameters
+    ----------
+    times : callable    vector (functions d,) to the symmetric M times it
+    functions, d        rows, and numbers in a row
+    gain : float        what the charge is compared with
+    """
+    rng = np.random.default_rng(0)
+    angles = np.concatenate([rng.permutation(d) for _ in range(functions)]) * (2.0 * np.pi / d)
+    probes = [probe for probe in (np.cos(angles), np.sin(angles)) if np.abs(probe).max() > 1e-6]
+    result, last = 0.0, [0.0] * len(probes)
+    for values in zip_longest(*(quadratures(times, probe) for probe in probes)):
+        last = [old if new is None else new for new, old in zip(values, last, strict=True)]
+        result = 0.5 * (d - 1) / d * sum(last)
+        if gain > result:
+            break
+    return result
 
 
 class HyperLearning:
@@ -116,6 +169,10 @@ class HyperLearning:
     _by_rows = False  # whether what is learned has an axis of classes
     _density: Hyperprior | None = None
     _each_input: bool  # whether lengthscales are learned one by one, or their factor
+    _held = False  # whether nothing is learned for now
+    _columns: Columns  # of X that training sees
+    _moved: tuple[str, ...]
+    _fit_rows: int  # of the last fit; 0: a stream from nothing
 
     # -- of a subclass -----------------------------------------------------------------------------------------------
 
@@ -139,7 +196,10 @@ class HyperLearning:
     def _density_of(self, X: Any, lengthscales: FloatArray) -> Hyperprior | None:
         """Density of what is learned; lengthscales (d,), where they start."""
         if not isinstance(self.prior, str):
-            return None if self.prior is None else Hyperprior(self.prior).checked(X.shape[1], "prior")
+            if self.prior is None:
+                return None
+            given = Hyperprior(self.prior).checked(self._columns.group.size, "prior")
+            return self._columns.hyperprior(given)
         if self.prior == "weak":
             typical = lengthscales
             if not isinstance(self.lengthscales, str):  # a start says nothing of what is typical of the data
@@ -174,14 +234,14 @@ class HyperLearning:
         first = self._train(X, codes, start, rng, callback)
         if not (self._tied() and "scale" in self._moved) or self._on_batches(X.shape[0]) or ended():
             return first
-        most = self._most_gain(first)
-        if not most > _WORTH:
+        if enough((0.0, self._most_gain(first)), 1):
             return first
         self._set_stage(X, each_input=True)
         parts = {name: getattr(first, name) for name in ("variance", "lengthscales", "noise", "Z")}
         each = self._train(X, codes, start._replace(**parts), rng, callback)
         gain = each.log_evidence + self._log_prior(each) - first.log_evidence - self._log_prior(first)
-        if pays(gain, most, (X.shape[1] - 1) * self._functions()):
+        # where time is up the larger of evidence and prior decides: there is none left for what the charge needs
+        if gain > 0.0 and (ended() or gain > self._charge(X, codes, start, each, gain)):
             return each._replace(n_iter=first.n_iter + each.n_iter)
         self._set_stage(X, each_input=False)
         return first._replace(converged=False, reason=each.reason) if ended() else first
@@ -197,8 +257,42 @@ class HyperLearning:
         self._each_input = each_input
         self._moved = self._learned(X)
 
+    def _charge(self, X: Any, codes: IntArray, start: Start, fitted: Fitted, gain: float) -> float:
+        """What lengthscales of their own cost at the parameters that were learned, see the top of this module."""
+        functions, d = self._functions(), X.shape[1]
+        assert self._density is not None
+        each = self._density.densities["lengthscales"][1][1]
+        at = np.reshape(self._values(fitted)("lengthscales"), (functions, d))
+        begin = start._replace(variance=fitted.variance, noise=fitted.noise, Z=fitted.Z)
+
+        def across(vector: FloatArray) -> FloatArray:
+            by_row = vector.reshape(functions, d)
+            return (by_row - by_row.mean(axis=1, keepdims=True)).ravel()
+
+        def derivative(step: FloatArray) -> FloatArray:
+            moved = at * np.exp(step.reshape(functions, d))
+            shape = np.shape(fitted.lengthscales)
+            here = np.broadcast_to(moved, shape) if len(shape) == 2 else moved[0]
+            held = self._train(X, codes, begin._replace(lengthscales=here), np.random.RandomState(0), None)
+            gradient = self._lengthscale_gradient(held.posterior).reshape(-1, d)[:functions]
+            return (gradient * moved).ravel()
+
+        def times(vector: FloatArray) -> FloatArray:
+            scale = _NUDGE / np.abs(vector).max()
+            return across(each**2 / scale * (here - derivative(scale * vector)))
+
+        moved, self._held, self._moved = self._moved, True, ()
+        try:
+            with ending(None, worth=_CURVED * X.shape[0]):
+                here = derivative(np.zeros(functions * d))
+                return charge(times, functions, d, gain)
+        finally:
+            self._held, self._moved = False, moved
+
     def _learned(self, X: Any) -> tuple[str, ...]:
         """Names of what training learns."""
+        if self._held:
+            return ()
         if not self._free():
             return inputs.names("learn", self.learn)
         by_one = self._tied() and not self._each_input
@@ -216,7 +310,8 @@ class HyperLearning:
         """What lengthscales of their own may add to evidence and prior, by derivatives across the common factor.
 
         A quadratic with these derivatives and the curvature of the prior rises by so much: derivative^2 each^2 / 2 in
-        sum. Where the evidence is concave in the logarithms, there is less to gain.
+        sum. Where the evidence is concave in the logarithms, there is less to gain; it need not be, so that a search is
+        left out only where this is less than what it calls enough.
         """
         assert self._density is not None
         value_of = self._values(fitted)
@@ -228,14 +323,89 @@ class HyperLearning:
         each = self._density.densities["lengthscales"][1][1]
         return 0.5 * each**2 * float((derivative**2).sum())
 
+    # -- columns that training sees -------------------------------------------------------------------------------
+
+    def _moves_lengthscales(self) -> bool:
+        """Whether lengthscales are learned, by whom ever."""
+        return self._free() or not {"scale", "lengthscales"}.isdisjoint(inputs.names("learn", self.learn))
+
+    @contextmanager
+    def _or_as_before(self) -> Iterator[None]:
+        """What is known of columns after the rows inside, or as it was where a step on them raises."""
+        before = self._columns, self._density, self._each_input, self._moved
+        try:
+            yield
+        except (ValueError, NotPositiveDefiniteError):
+            self._columns, self._density, self._each_input, self._moved = before
+            raise
+
+    def _admitted(
+        self, X: Any, lengthscales: FloatArray, Z: FloatArray, put: Callable[[FloatArray, FloatArray], None]
+    ) -> Any:
+        """The columns that count of a batch X (b, d), among them those that begin to vary, or to differ, with it.
+
+        Parameters
+        ----------
+        X : (b, d)
+        lengthscales, Z    of the columns so far
+        put : callable     gets those of the new ones: rows so far keep their kernel
+        """
+        columns = self._columns.with_rows(X)
+        if columns is not self._columns:
+            carried = self._carried(columns, X)
+            moved = carried(lengthscales), columns.chosen(self._columns.points(Z))
+            self._density, self._columns = self._carried_density(columns, carried), columns
+            if self._fit_rows == 0:
+                self._set_stage(columns.chosen(X))
+            put(*moved)
+        return columns.chosen(X)
+
+    def _carried(self, columns: Columns, X: Any) -> Callable[[FloatArray], FloatArray]:
+        """Lengthscales of the columns so far, (..., k), to those of other columns, as rows X (b, d) have shown.
+
+        The kernel stays what it was for the rows so far. A column that begins to vary begins at its typical lengthscale
+        in these rows, or where somebody said, moved as the others are.
+        """
+        before = self._columns
+        rows = columns.chosen(np.concatenate([before.origin[None], np.asarray(X, dtype=np.float64)]))
+        given = None if isinstance(self.lengthscales, str) else self.lengthscales
+        d = before.group.size
+        typical = (
+            default_lengthscales(rows, np.random.default_rng(0))
+            if given is None
+            else columns.starts(np.broadcast_to(np.asarray(given, dtype=np.float64), (d,)))
+        )
+
+        def carried(lengthscales: FloatArray) -> FloatArray:
+            result = before.carried(lengthscales, columns)
+            new = np.isinf(result)
+            moved = np.where(new, 0.0, np.log(np.where(new, 1.0, result) / typical))
+            known = np.maximum((~new).sum(axis=-1, keepdims=True), 1)
+            return np.where(new, typical * np.exp(moved.sum(axis=-1, keepdims=True) / known), result)
+
+        return carried
+
+    def _carried_density(self, columns: Columns, carried: Callable[[FloatArray], FloatArray]) -> Hyperprior | None:
+        """The density of what is learned, for other columns."""
+        if self._density is None or "lengthscales" not in self._density.densities:
+            return self._density
+        if not isinstance(self.prior, str):
+            return columns.hyperprior(Hyperprior(self.prior).checked(columns.group.size, "prior"))
+        family, df, scale = self._density.densities["lengthscales"]
+        if np.ndim(scale) == 0:
+            return self._density
+        new = tuple(carried(np.asarray(scale)).tolist())
+        return replace(self._density, densities={**self._density.densities, "lengthscales": (family, df, new)})
+
     # -- what was learned ----------------------------------------------------------------------------------------------
 
     def _by_class(self, fitted: Fitted) -> dict[Any, Learned]:
         """Label to the parameters of its latent function; two labels with one function: the second."""
         labels = (self.classes_ if self._multi_class else self.classes_[1:]).tolist()
+        lengths = self._columns.lengthscales(fitted.lengthscales)
         if not self._by_rows:
-            return {label: Learned(fitted.variance, fitted.lengthscales, fitted.noise) for label in labels}
-        rows = zip(labels, fitted.variance, fitted.lengthscales, fitted.noise, strict=True)
+            return {label: Learned(fitted.variance, lengths, fitted.noise) for label in labels}
+        rows = zip(labels, fitted.variance, lengths, fitted.noise, strict=True)
         return {
             label: Learned(float(variance), lengthscales, float(noise)) for label, variance, lengthscales, noise in rows
         }

@@ -13,7 +13,7 @@ from fast.core import inputs
 from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import GPClassifier, _suited_threads
+from fast.estimators._base import _FEW, GPClassifier, _suited_threads
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.one_latent.online import Known, Online, OnlineOptions, OnlinePosterior
@@ -57,7 +57,9 @@ _PARAMETERS = """
     Attributes
     ----------
     classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
-    variance_, lengthscales_, noise_     parameters as learned
+    variance_, lengthscales_, noise_     parameters as learned; lengthscales in the units of X, infinite of a column
+                                         that does not vary: new values there have no effect; of k copies of a column,
+                                         in whatever units, sqrt(k) times what one would have
     hyper_ : dict                        label to what was learned of its latent function (the second label): variance,
                                          lengthscales in the units of X, noise
     log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
@@ -65,7 +67,7 @@ _PARAMETERS = """
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
     jitter_spent_ : float                jitter added beyond `jitter`
-    posterior_                           what the method returned
+    posterior_                           what the method returned, of the columns that vary, one of each set of copies
 """
 
 
@@ -191,6 +193,8 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
         lengthscales are chosen from the first batch unless given, and inducing points from this and later ones, until
         there are n_inducing, unless given or learned. A batch may miss a class.
+        A column counts from the first batch on in which it varies, copies apart from the first in which they differ;
+        where the first batch has one or two rows, all columns count at once.
         total_samples: rows that the batches stand for, no fewer than those of X. Give it where rows come again in later
         calls. None: the rows of `fit`, or those seen by `partial_fit` so far if they are more.
 
@@ -207,11 +211,16 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             self._rows = 0
-            online = self._begin(X) if first else self._continue()
+            online = self._begin(self._seen(X, _FEW)) if first else self._continue()
         rows = self._rows + X.shape[0]
         total = max(rows, self._fit_rows) if wanted is None else wanted
         room = self._room(len(online.posterior.Z)) if hasattr(self, "_online") else 0
-        with online.whole():
+        here = online.posterior
+        with self._or_as_before(), online.whole():
+            X = self._admitted(
+                X, here.hyper.lengthscales, here.Z,
+                lambda lengths, Z: online.in_columns(lengths, Z, self._moved, self._density),
+            )  # fmt: skip
             if room:
                 online.grow(online.candidates(np.array(X, dtype=np.float64), room))
             online.step(X, np.where(codes == 1, 1.0, -1.0), total)
@@ -230,9 +239,8 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         """From where `fit` ended."""
         if self.inducing_points_ is None:
             raise ValueError("n_inducing: found None in partial_fit, expected inducing points")
-        start = Start(
-            self.variance_, self.lengthscales_, self.noise_, self.jitter + self.jitter_spent_, self.inducing_points_
-        )
+        lengthscales, Z = self._columns.own(self.lengthscales_), self._columns.chosen(self.inducing_points_)
+        start = Start(self.variance_, lengthscales, self.noise_, self.jitter + self.jitter_spent_, Z)
         return self._at(start, Known(*self._whitened(self.posterior_), self._fit_rows))
 
     def _at(self, start: Start, known: Known | None) -> Online:

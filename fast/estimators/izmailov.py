@@ -49,7 +49,9 @@ _PARAMETERS = """
     Attributes
     ----------
     classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
-    variance_, lengthscales_, noise_     parameters as learned
+    variance_, lengthscales_, noise_     parameters as learned; lengthscales in the units of X, infinite of a column
+                                         that does not vary: new values there have no effect; of k copies of a column,
+                                         in whatever units, sqrt(k) times what one would have
     hyper_ : dict                        label to what was learned of its latent function (the second label): variance,
                                          lengthscales in the units of X, noise
     log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
@@ -57,7 +59,7 @@ _PARAMETERS = """
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
     jitter_spent_ : float                jitter added beyond `jitter`
-    posterior_                           what the method returned
+    posterior_                           what the method returned, of the columns that vary, one of each set of copies
 """
 _STAGES = """
     n_upd : int                          closed updates before each search
@@ -96,7 +98,7 @@ class _Classifier(GPClassifier):
         centres = super()._inducing(X, lengthscales, rng)
         if centres is None or self.inducing_points is not None:
             return centres
-        distinct = np.unique(np.asarray(X, dtype=np.float64), axis=0)
+        distinct = np.unique(np.asarray(X[:], dtype=np.float64), axis=0)
         if len(centres) >= len(distinct):
             return centres  # every row is a centre
         return cluster_centres(distinct, lengthscales, len(centres), rng)

@@ -60,14 +60,16 @@ _PARAMETERS = """
     Attributes
     ----------
     classes_ : (C,)                      labels
-    variance_, lengthscales_, noise_     parameters as learned
+    variance_, lengthscales_, noise_     parameters as learned; lengthscales in the units of X, infinite of a column
+                                         that does not vary: new values there have no effect; of k copies of a column,
+                                         in whatever units, sqrt(k) times what one would have
     hyper_ : dict                        label to what was learned of its latent function: variance,
                                          lengthscales in the units of X, noise
     log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
     jitter_spent_ : float                jitter added beyond `jitter`
-    posterior_                           what the method returned
+    posterior_                           what the method returned, of the columns that vary, one of each set of copies
 """
 
 
@@ -111,6 +113,9 @@ class _MulticlassClassifier(GPClassifier):
 
     def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
         return probit_parameters_by_ep(self, X, codes, start, rng) if self._asks_ep() else start
+
+    def _moves_lengthscales(self) -> bool:
+        return self.hyperparameters == "map" and super()._moves_lengthscales()
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         named = super()._learned(X)

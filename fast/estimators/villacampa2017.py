@@ -13,7 +13,7 @@ from fast.core import inputs
 from fast.core.declare import Options
 from fast.core.hyper import class_hyper
 from fast.core.types import IntArray
-from fast.estimators._base import _suited_threads
+from fast.estimators._base import _FEW, _suited_threads
 from fast.estimators._classes import (
     ENDING,
     LABEL_ERRORS,
@@ -101,6 +101,8 @@ class SEPClassifier(SteppingClassifier):
         Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
         lengthscales are chosen from the first batch unless given, and inducing points from this and later ones, until
         there are n_inducing, unless given or learned. A batch may miss classes.
+        A column counts from the first batch on in which it varies, copies apart from the first in which they differ;
+        where the first batch has one or two rows, all columns count at once.
         total_samples: rows that the batches stand for, no fewer than those of X. Give it where rows come again in later
         calls. None: the rows of `fit`, or those seen by `partial_fit` so far if they are more. `log_evidence_` is NaN:
         nothing looks at all rows.
@@ -118,11 +120,18 @@ class SEPClassifier(SteppingClassifier):
         total = self._checked_total(total_samples, X.shape[0])
         online = getattr(self, "_online", None)
         if online is None:
-            online = self._begin(X) if first else self._continue()
+            online = self._begin(self._seen(X, _FEW)) if first else self._continue()
         before: int = self._stream_rows if hasattr(self, "_online") else 0
         rows = before + X.shape[0]
         room = self._room(online.run.points.m) if hasattr(self, "_online") else 0
-        with online.whole():
+        points = online.run.points
+        with self._or_as_before(), online.whole():
+            X = self._admitted(
+                X, points.hyper.lengthscales, points.Z,
+                lambda lengths, Z: online.in_columns(
+                    lengths, Z, online.packing.names if self._fit_rows else self._named(X), self._density
+                ),
+            )  # fmt: skip
             if room:
                 online.grow(online.candidates(np.array(X, dtype=np.float64), room))
             online.step(X, codes, max(rows, self._fit_rows) if total is None else total)

@@ -163,11 +163,13 @@ class Online:
         # averages of the adaptive rate move in place, all else is put in the place of what was there
         memory = run.memory if self._by_share else run.memory.copy()
         before = replace(run.state), run.adam, self._known, self._n, self._source.n, self._looked
+        columns = self._source.d, run.packing
         try:
             yield
         except (ValueError, NotPositiveDefiniteError):
             run.state, run.adam, self._known, self._n, self._source.n, self._looked = before
             run.memory = memory
+            self._source.d, run.packing = columns
             raise
 
     def _rate(self, batch: Batch, share: float) -> float | None:
@@ -232,6 +234,25 @@ class Online:
         precision[:m, :m], factor[:m, :m] = state.precision, state.factor
         run.state = State(kernel, np.concatenate([state.shift, np.zeros(p)]), precision, factor)
         run.memory, self._looked = RateMemory.empty(m + p), 0
+
+    def in_columns(
+        self, lengthscales: FloatArray, Z: FloatArray, learn: Iterable[str], hyperprior: Hyperprior | None
+    ) -> None:
+        """The same q in other columns of the inputs, in which K_ZZ is what it was.
+
+        Parameters
+        ----------
+        lengthscales (k,), Z (m, k)    of them
+        learn                          what moves from here on; Adam starts anew where its vector has another size
+        hyperprior                     density of what is learned
+        """
+        run, state = self._run, self._run.state
+        hyper = state.kernel.hyper._replace(lengthscales=lengthscales)
+        packing = Packing(learn, hyper, Z, hyperprior)
+        if packing.size != run.packing.size:
+            run.adam = AdamState.start(packing.size)
+        run.packing, self._source.d = packing, Z.shape[1]
+        run.state = State(Kernel(hyper, Z), state.shift, state.precision, state.factor)
 
     @property
     def posterior(self) -> OnlinePosterior:

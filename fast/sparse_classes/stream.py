@@ -119,11 +119,11 @@ class TiedStream:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Growing and stepping inside happen both, or not at all where one of them raises."""
-        before = self.class_counts, self.run, self.adam, self.started
+        before = self.class_counts, self.run, self.adam, self.started, self.packing
         try:
             yield
         except (ValueError, NotPositiveDefiniteError):
-            self.class_counts, self.run, self.adam, self.started = before
+            self.class_counts, self.run, self.adam, self.started, self.packing = before
             raise
 
     def _stand_for(self, gone: Gone) -> None:
@@ -182,6 +182,25 @@ class TiedStream:
         precision[:, :m, :m] = run.q.precision
         q = ClassDistribution.of(precision, np.concatenate([run.q.shift, np.zeros((C, p))], axis=1))
         self.run = TiedFactors(run.stands_for, points, run.count, q)
+
+    def in_columns(
+        self, lengthscales: FloatArray, Z: FloatArray, learn: Iterable[str], hyperprior: Hyperprior | None
+    ) -> None:
+        """The same q in other columns of the inputs, in which K_ZZ is what it was.
+
+        Parameters
+        ----------
+        lengthscales (C, k), Z (C, m, k)    of them
+        learn                               what moves from here on; Adam starts anew where its vector has another size
+        hyperprior                          density of what is learned
+        """
+        run = self.run
+        hyper = run.points.hyper._replace(lengthscales=lengthscales)
+        points = InducingClasses(hyper, Z, run.points.shared)
+        packing = ClassPacking(learn, hyper, Z, run.points.shared, hyperprior)
+        if packing.size != self.packing.size:
+            self.adam = AdamState.start(packing.size)
+        self.packing, self.run = packing, TiedFactors(run.stands_for, points, run.count, run.q)
 
     def _move(self, gradients: Any, rate: float) -> None:
         run = self.run

@@ -17,7 +17,6 @@ from fast.estimators import (
     VBProbitClassifier,
     XGPClassifier,
 )
-from fast.estimators._hyper import pays
 from fast.kernel.defaults import default_lengthscales
 from fast.methods import x_gpc
 
@@ -122,16 +121,28 @@ def test_the_start_of_lengthscales_says_nothing_of_what_is_typical(wide):
     np.testing.assert_allclose(far.log_hyperprior_, near.log_hyperprior_, rtol=1e-3, atol=0)
 
 
-@pytest.mark.parametrize("curvature", [0.0, 0.3, 5.0])
-def test_a_stage_pays_where_laplaces_evidence_does(curvature):
-    each, n_more, derivative = 0.5, 7, 3.0
-    most = 0.5 * n_more * (each * derivative) ** 2  # of a straight line and the curvature of the prior
-    gain = most / (1.0 + each**2 * curvature)
-    evidence = gain - 0.5 * n_more * np.log1p(each**2 * curvature)  # a Gaussian integral, exact for quadratics
-    assert pays(gain, most, n_more) == (evidence > 0.0)
-    barely = 0.999 * 0.5 * n_more * np.log1p(each**2 * curvature)
-    assert not pays(barely, barely * (1.0 + each**2 * curvature), n_more)
-    assert not pays(-1.0, most, n_more)
+@pytest.mark.parametrize("own", [True, False])
+def test_two_lengthscales_are_kept_where_the_evidence_integrated_over_their_ratio_is_larger(own):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(40, 2))
+    signal = np.sin(3.0 * X[:, 0]) if own else X.sum(axis=1)
+    y = (signal + 0.3 * rng.normal(size=40) > 0).astype(int)
+    tied = LaplaceClassifier(learn=("variance", "scale")).fit(X, y)
+    each = LaplaceClassifier(learn=("variance", "lengthscales")).fit(X, y)
+    # r = (x, -x)/sqrt 2 with x ~ N(0, .5^2): at the best variance and factor of either model, by quadrature
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+
+    def log_evidence(x):
+        scale = np.exp(np.log(each.lengthscales_ / default_lengthscales(X, rng)).mean())
+        held = {"variance": each.variance_, "lengthscales": scale * default_lengthscales(X, rng)}
+        held["lengthscales"] = held["lengthscales"] * np.exp([x, -x])
+        return LaplaceClassifier(learn=(), **held).fit(X, y).log_evidence_
+
+    values = np.array([log_evidence(0.5 * x / np.sqrt(2.0)) for x in nodes])
+    integrated = np.log(weights @ np.exp(values - values.max()) / weights.sum()) + values.max()
+    assert (integrated > tied.log_evidence_) == own
+    ratio = np.ptp(np.log(ratios(LaplaceClassifier().fit(X, y), X)))
+    assert (ratio > 1e-6) == own
 
 
 def test_a_stream_goes_on_under_the_prior_of_the_fit(wide):
