@@ -105,7 +105,7 @@ def card(asked: Asked, what: Plan, count: int) -> dict[str, Any]:
     """What a reader needs to make the table again."""
     import sklearn
 
-    from validation.mutation.power import commit
+    from validation.jobs.place import commit
 
     where = place.here()
     return {
