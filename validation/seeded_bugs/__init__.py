@@ -10,7 +10,6 @@ from validation.seeded_bugs import (
     evidence,
     forms,
     hard_cases,
-    iterations,
     izmailov,
     judge,
     laplace_binary,
@@ -67,7 +66,6 @@ def all_bugs() -> tuple[SeededBug, ...]:
         + truths.FAULTS
         + judge.FAULTS
         + hard_cases.FAULTS
-        + iterations.FAULTS
         + print_riihimaki2013.FAULTS
         + print_wenzel2019.FAULTS
         + shared.FAULTS

@@ -1,4 +1,4 @@
-"""Bugs that leave every answer alone in the end, and bugs of single kernels and of pieces of routes to log Z."""
+"""Bugs of single kernels and of pieces of routes to log Z."""
 
 from __future__ import annotations
 
@@ -10,27 +10,6 @@ from validation.seeded_bugs._seeded import Seeds
 from validation.selftest import SeededBug
 
 _bug = Seeds()
-
-
-def _step_for_distance(_original: Any) -> Any:
-    def distance(step: float, rates: Any) -> float:
-        return step
-
-    return distance
-
-
-def _fixed(_original: Any) -> Any:
-    def adapt(self: Any, new: Any) -> None:
-        return None
-
-    return adapt
-
-
-def _one_step_more(original: Any) -> Any:
-    def kicks(step_size: float) -> int:
-        return int(original(step_size)) + 1
-
-    return kicks
 
 
 def _centred(original: Any) -> Any:
@@ -117,12 +96,6 @@ def _largest_only(_original: Any) -> Any:
 
 
 FAULTS: tuple[SeededBug, ...] = (
-    _bug("x-gpc", "step-for-distance", "the last step is taken for the distance from the fixed point",
-           "fast.one_latent.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded"),
-    _bug("mh-softmax", "steps-not-adapted", "the steps of the chains are never adapted",
-           "gibbs.models.softmax:_Softmax._adapt", _fixed, "discrepancy/mh-softmax/recorded"),
-    _bug("mh-softmax", "paths-one-kick-longer", "paths take one rotation more than their step size asks for",
-           "gibbs.models.softmax:n_kicks_of", _one_step_more, "discrepancy/mh-softmax/recorded"),
     _bug("mh-softmax", "energy-of-a-centred-reference", "the energy forgets where the reference stands",
            "gibbs.moves.softmax:energy", _centred, "exactness/mh-softmax/one_step"),
     _bug("gibbs-pairwise", "flatter-prior-in-paths", "paths and slices see half the curvature of the prior",
