@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+from importlib import import_module
+
 import numpy as np
 import pytest
 
+from fast import methods
+from fast.core.declare import Options
 from fast.core.hyper import class_hyper
+from fast.core.values import Data, Prior
 from fast.methods import (
     apep,
     ep,
@@ -28,6 +35,27 @@ WITH_EPSILON = (vi_robust, pep, apep, label_regression)
 SPARSE = (ep, sep, gfitc, vi_robust, pep, apep, label_regression, laplace_sparse)
 TRAINED = (ep, sep, vi_robust, pep, apep)
 FULL = (nested_ep, nested_iep, laplace, vb_probit)
+
+
+FITS = [
+    function
+    for found in pkgutil.iter_modules(methods.__path__, f"{methods.__name__}.")
+    for name, function in vars(import_module(found.name)).items()
+    if name.startswith("fit") and inspect.isfunction(function) and function.__module__ == found.name
+]
+
+
+@pytest.mark.parametrize("function", FITS, ids=lambda f: f"{f.__module__.split('.')[-1]}.{f.__name__}")
+def test_a_fit_names_what_is_no_data_no_prior_or_not_its_options(function):
+    data, prior = Data(np.eye(2), np.array([0, 1])), Prior(1.0, np.ones(2), 0.1, 0.0, np.eye(2))
+    for name, wrong in (
+        ("data", (None, prior, {"X": 1})),
+        ("prior", (None, data)),
+        ("options", (None, {"tolerance": 0.1}, Options())),
+    ):
+        for value in wrong:
+            with pytest.raises(ValueError, match=rf"^{name}: found .*, expected "):
+                function(**({"data": data, "prior": prior} | {name: value}))
 
 
 @pytest.fixture

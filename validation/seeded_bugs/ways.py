@@ -65,36 +65,6 @@ def _rounded(_original: Any) -> Any:
     return systematic
 
 
-def _unit_floor(_original: Any) -> Any:
-    def positive(var: Any, y: Any) -> Any:
-        return np.where(var > 0.0, var, 1.0)
-
-    return positive
-
-
-def _left_as_it_is(_original: Any) -> Any:
-    def factors(matrices: Any) -> Any:
-        from fast.core.linalg import stacked_cholesky
-
-        return stacked_cholesky(matrices)
-
-    return factors
-
-
-def _nothing_near_zero(_original: Any) -> Any:
-    def series(x: Any, order: float) -> Any:
-        return np.zeros_like(x)
-
-    return series
-
-
-def _largest_only(_original: Any) -> Any:
-    def logistic(d: Any) -> Any:
-        return 1.0 / (1.0 + np.exp(-d).max(axis=2))
-
-    return logistic
-
-
 FAULTS: tuple[SeededBug, ...] = (
     _bug("mh-softmax", "energy-of-a-centred-reference", "the energy forgets where the reference stands",
            "gibbs.moves.softmax:energy", _centred, "exactness/mh-softmax/one_step"),
@@ -110,12 +80,4 @@ FAULTS: tuple[SeededBug, ...] = (
            "gibbs.evidence.sequential:_systematic", _rounded, "identity/gibbs-logit/evidence_parts"),
     _bug("exact-probit", "squares-of-the-tilt-lost", "weights of proposals lack half the square of the tilt",
            "gibbs.draws.truncated_normal:propose", _of_the_target, "identity/exact-probit/boxes"),
-    _bug("ep", "known-values-widened", "a latent value that is known is given the variance one",
-           "fast.likelihood.largest:_positive", _unit_floor, "identity/ep/winners"),
-    _bug("gfitc", "bad-factors-kept", "a matrix without a factor leaves NaN where an identity is promised",
-           "fast.core.linalg:positive_factors", _left_as_it_is, "identity/gfitc/stacked_factors"),
-    _bug("x-gpc", "kernel-zero-near-zero", "a Matérn kernel vanishes where its Bessel function overflows",
-           "fast.kernel.matern:_near_zero", _nothing_near_zero, "identity/x-gpc/special_functions"),
-    _bug("laplace", "largest-rival-only", "the softmax sees the largest rival only",
-           "fast.full_classes.predict:_logistic_of_differences", _largest_only, "identity/laplace/product_rules"),
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """Factors, triangular solves, and the words of their errors."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -231,7 +233,10 @@ def test_least_squares_and_ritz_values_of_a_known_map(rng):
         least_squares(moved, np.full(3, np.inf), 1e-10)
 
 
-def test_an_error_about_entries_near_the_largest_float_still_names_the_eigenvalue():
-    matrix = np.array([[8e307, 8e307], [8e307, -8e307]])
-    with pytest.raises(NotPositiveDefiniteError, match=r"K \(2, 2\): found smallest eigenvalue -1\.13e\+308"):
-        cholesky(matrix, "K", "lower variance")
+@pytest.mark.parametrize("largest_and_smallest", [(1.7e308, -1.5e308), (3e-300, -2e-300), (0.0, -1e5), (2.0, -1e-3)])
+def test_an_error_names_the_eigenvalue_of_a_turned_matrix_of_any_size(largest_and_smallest):
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = turn @ np.diag(np.array(largest_and_smallest) / 4.0) @ turn.T
+    told = re.escape(f"{largest_and_smallest[1] / 4.0:.3g}")
+    with np.errstate(over="ignore"), pytest.raises(NotPositiveDefiniteError, match=f"smallest eigenvalue {told}[,;]"):
+        cholesky(0.5 * matrix + 0.5 * matrix.T, "K", "lower variance")

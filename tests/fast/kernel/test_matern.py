@@ -12,7 +12,7 @@ from fast.methods import x_gpc
 from fast.one_latent.quadratic_search import prepare as prepare_blocks
 from values_given import binary
 
-ORDERS = [0.3, 0.5, 1.0, 1.5, 2.2, 2.5, 7.3, 12.5, 99.7]
+ORDERS = [0.3, 0.5, 1.0, 1.5, 2.2, 2.5, 7.3, 12.5, 99.7, 161.3]
 
 
 def formula(x, order):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import log_ndtr, ndtr
+from scipy.integrate import quad
+from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.stats import norm
 
 from fast.core.results import ScalarMoments
 from fast.likelihood.largest import argmax_moments, class_probabilities, losing_probability
@@ -118,6 +122,79 @@ def test_point_masses_are_limits_and_decided_ones_are_said() -> None:
     assert result.log_mass[4] == -np.inf
     tie = class_probabilities(np.zeros((1, 3)), np.zeros((1, 3)))
     np.testing.assert_allclose(tie, 1.0 / 3.0, rtol=1e-12, atol=0.0)
+
+
+# means, variances, label: values that are known beside others, ahead and behind, and alone
+KNOWN = [
+    ([0.3, -0.2, 0.5], [0.0, 0.7, 1.3], 0),
+    ([0.3, -0.2, 0.5], [0.0, 0.7, 1.3], 1),
+    ([0.3, -0.2, 0.5], [0.7, 0.0, 1.3], 2),
+    ([1.3, -0.2, 0.5, -4.0], [0.0, 0.4, 0.0, 2.0], 1),
+    ([-6.0, -0.2, 0.5], [0.8, 0.0, 0.3], 0),
+    ([0.5, -0.2, 0.1], [2e-3, 0.0, 9.0], 0),
+]
+
+
+def log_win(mean: np.ndarray, var: np.ndarray, y: int) -> float:
+    """log P(f_y is the largest) by adaptive quadrature; a known value of another class cuts the integral."""
+    others = [k for k in range(mean.size) if k != y]
+    low = max((mean[k] for k in others if var[k] == 0.0), default=-np.inf)
+    soft = [k for k in others if var[k] > 0.0]
+
+    def below(t: float) -> float:
+        return float(np.exp(log_ndtr((t - mean[soft]) / np.sqrt(var[soft])).sum()))
+
+    if var[y] == 0.0:
+        return np.log(below(mean[y])) if mean[y] > low else -np.inf
+    sd = np.sqrt(var[y])
+    edges = np.unique(np.clip(mean[y] + sd * np.arange(-13.0, 13.5), low, np.inf))
+    parts = [
+        quad(lambda t: below(t) * np.exp(-0.5 * ((t - mean[y]) / sd) ** 2), a, b, epsabs=0.0, epsrel=1e-12)[0]
+        for a, b in pairwise(edges)
+    ]
+    return np.log(sum(parts) / (sd * np.sqrt(2.0 * np.pi)))
+
+
+@pytest.mark.verifies("villacampa2017", "3", route="adaptive quadrature above the values that are known")
+@pytest.mark.parametrize(("means", "variances", "label"), KNOWN)
+def test_known_values_cut_the_integral_and_its_derivatives(
+    means: list[float], variances: list[float], label: int
+) -> None:
+    mean, var = np.array(means), np.array(variances)
+    result = argmax_moments(mean[None], var[None], np.array([label]))
+    here = log_win(mean, var, label)
+    # 1e-12 is the stated relative error of P, that of the quadrature as much
+    assert result.log_mass[0] == pytest.approx(here, rel=0, abs=5e-12)
+    h = 1e-3 * np.sqrt(max(var[label], var[var > 0.0].min()))
+    for k, step in enumerate(h * np.eye(mean.size)):
+        up, down = (log_win(mean + sign * step, var, label) for sign in (1.0, -1.0))
+        # h^2 / 6 of a third derivative that is below 100 in units of the deviation, 1e-12 / h and 1e-12 / h^2
+        assert result.derivative[0, k] * h == pytest.approx(0.5 * (up - down), rel=1e-4, abs=1e-10)
+        assert result.curvature[0, k] * h**2 == pytest.approx(up - 2.0 * here + down, rel=1e-3, abs=1e-10)
+
+
+@pytest.mark.verifies("villacampa2017", "3", route="panels cut at the deviations of every class")
+def test_widths_of_any_ratio_meet_panels_cut_at_every_class(rng: np.random.Generator) -> None:
+    n, C = 300, 4
+    var, y = np.exp(rng.uniform(-12.0, 6.0, (n, C))), rng.integers(0, C, n)
+    mean = rng.normal(size=(n, C)) * np.exp(rng.uniform(-2.0, 3.0, (n, 1)))
+    rows = np.arange(n)
+    behind = (mean - mean[rows, y][:, None]) / np.sqrt(var + var[rows, y][:, None])
+    near = (behind < 5.0).all(axis=1)  # the label may win within thirteen of its deviations
+    assert near.sum() > 100
+    x, w = np.polynomial.legendre.leggauss(32)
+    result = argmax_moments(mean[near], var[near], y[near], moments=False).log_mass
+    for value, m, s, k in zip(result, mean[near], np.sqrt(var[near]), y[near], strict=True):
+        others = np.arange(C) != k
+        low, high = m[k] - 13.0 * s[k], m[k] + 13.0 * s[k]
+        bends = (m[others, None] + s[others, None] * np.arange(-9.0, 10.0)).ravel()
+        edges = np.unique(np.clip(np.concatenate([m[k] + s[k] * np.arange(-13.0, 14.0), bends]), low, high))
+        half = 0.5 * np.diff(edges)
+        f = (edges[:-1] + half)[:, None] + half[:, None] * x
+        terms = log_ndtr((f[..., None] - m[others]) / s[others]).sum(axis=-1) + norm.logpdf(f, m[k], s[k])
+        exact = logsumexp(terms, b=half[:, None] * w)
+        # the stated error of P; of its logarithm as much again where that is large
+        assert abs(value - exact) <= 1e-11 * max(1.0, -exact)
 
 
 def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> None:

@@ -6,6 +6,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri, owens_t, softmax
 from scipy.stats import norm, qmc
 
+from fast.core.results import Differences
 from fast.full_classes.couplings import LatentDistribution
 from fast.full_classes.predict import (
     independent_probabilities,
@@ -14,7 +15,7 @@ from fast.full_classes.predict import (
     quadrature_probabilities,
     softmax_probabilities,
 )
-from fast.likelihood.sobol_rule import normal_points, uniform_points
+from fast.likelihood.sobol_rule import log_orthant, normal_points, uniform_points
 
 
 def random_distributions(rng, t, C, log_variance):
@@ -144,6 +145,51 @@ def test_tiny_probabilities_keep_their_logarithms(C, limit):
     # points where a corner is cut off by many conditions; two in a hundred of the logarithm is what is left of it
     assert abs(actual[0] - direct) < limit
     np.testing.assert_allclose(np.exp(actual[1:]), 1.0 / (C - 1), rtol=0, atol=3e-3)  # stated for twelve classes
+
+
+def test_orthants_of_independent_values_are_products_however_small():
+    mean = np.array([[-1.0, 0.4], [-50.0, -45.0], [-33.0, 2.0], [35.0, 31.0], [-29.0, 40.0]])
+    var = np.array([1.3, 0.8])
+    got = log_orthant(Differences(mean, np.tile(np.diag(var), (5, 1, 1))))
+    # sums of two logarithms of size 1e3, whatever the points
+    np.testing.assert_allclose(got, log_ndtr(mean / np.sqrt(var)).sum(axis=1), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("a", "b"), [(-45.0, -30.0), (-32.0, 1.0), (0.3, -0.4)])
+def test_an_orthant_of_two_correlated_values_is_its_integral_in_the_tail_too(a, b):
+    rho = 0.6
+    got = log_orthant(Differences(np.array([[a, b]]), np.array([[[1.0, rho], [rho, 1.0]]])))[0]
+    # over the first value, from where it is positive to where its density has fallen by e^-40
+    e = max(-a, -9.0) + (40.0 / -a if a < -10.0 else 18.0) * np.linspace(0.0, 1.0, 4001)
+    terms = norm.logpdf(e) + log_ndtr((b + rho * e) / np.sqrt(1.0 - rho**2))
+    expected = logsumexp(terms, b=np.r_[0.5, np.ones(3999), 0.5]) + np.log(e[1] - e[0])
+    # 1024 points in one dimension; 4001 nodes leave 1e-4
+    assert abs(got - expected) < 2e-3
+
+
+def test_product_rules_are_the_integrals_of_three_classes(rng):
+    mean, root = rng.normal(size=(4, 3)), 0.35 * rng.normal(size=(4, 3, 3))
+    cov = root @ root.transpose(0, 2, 1) + 0.1 * np.eye(3)
+    x = np.linspace(-6.3, 6.3, 19)  # spacing 0.7: aliasing exp(-2 pi^2 / 0.49) = 3e-18, and 3e-10 is cut off
+    w = norm.pdf(x) / norm.pdf(x).sum()
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(x, x, x)])
+    weight = np.prod([axis.ravel() for axis in np.meshgrid(w, w, w)], axis=0)
+    f = mean[:, :, None] + np.linalg.cholesky(cov) @ grid
+    soft = softmax(f, axis=1) @ weight
+    # P(f_k + u > f_j + noise of j, for all j) for the unit noise u of class k
+    apart = [[f[:, k] - f[:, j] for j in range(3) if j != k] for k in range(3)]
+    probit = [sum(p * (ndtr(a + u) * ndtr(b + u) @ weight) for u, p in zip(x, w, strict=True)) for a, b in apart]
+    # 40 nodes a dimension leave 6e-8 at these deviations
+    np.testing.assert_allclose(softmax_probabilities(mean, cov, 40), soft, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(quadrature_probabilities(mean, cov, 40), np.transpose(probit), rtol=0, atol=1e-6)
+
+
+def test_without_variance_class_probabilities_are_the_softmax_however_far_apart():
+    ends = (-3000.0, -650.0, -2.0, 0.3, 5.0, 650.0, 800.0, 3000.0)
+    mean = np.array([[0.0, a, b] for a in ends for b in ends])
+    got = softmax_probabilities(mean, np.tile(1e-24 * np.eye(3), (len(mean), 1, 1)))
+    # a deviation of 1e-12 moves a logarithm by as much; one that underflows is zero
+    np.testing.assert_allclose(got, softmax(mean, axis=1), rtol=1e-11, atol=1e-300)
 
 
 def test_bulk_and_tail_meet_where_one_takes_over(monkeypatch, rng):

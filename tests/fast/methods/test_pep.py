@@ -359,3 +359,21 @@ def test_what_cannot_be_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=name):
             fitted(pep, **(p | changed))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+@pytest.mark.parametrize("k", range(C))
+def test_a_datum_keeps_its_site_and_is_counted_where_no_precision_is_left(alpha, k):
+    # what the cavity keeps of q's precision, in binary numbers, so that no product is rounded
+    kept = np.array([-4.0, -1.0, -(2.0**-30), 0.0, 2.0**-30, 0.5])
+    n, var = kept.size, 0.5
+    moments, y = ScalarMoments(np.full((n, C), 0.25), np.full((n, C), var)), np.zeros(n, dtype=np.int64)
+    precision, shift = np.full((n, C), 0.25), np.full((n, C), 0.125)
+    precision[:, k] = (1.0 - kept) / (alpha * var)
+    result = PowerDatum(alpha, 0.1).visit(y, moments, np.full((n, C), 0.1), (precision, shift))
+    none = kept <= 0.0
+    stays = (result.target[0] == precision).all(axis=1) & (result.target[1] == shift).all(axis=1)
+    assert stays.tolist() == none.tolist()
+    assert result.n_improper == none.sum()
+    assert np.isnan(result.value)
+    assert all(np.isfinite(part).all() for part in result.target)

@@ -1,5 +1,7 @@
 """Factors of matrices and stacks, solves with them, and the words of their errors."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,15 @@ def test_an_error_names_matrix_place_size_eigenvalue_and_remedy(stack, indefinit
     stack[place] = np.nan
     with pytest.raises(ValueError, match=rf"^S\[{place[0]}, {place[1]}\] \(4, 4\): found 16 entries NaN or infinite"):
         cholesky("S", stack, "")
+
+
+@pytest.mark.parametrize(("large", "small"), [(1.7e308, -1.5e308), (3e-300, -2e-300), (0.0, -1e5), (2.0, -1e-3)])
+def test_an_error_names_the_eigenvalue_of_a_matrix_of_any_size(large, small):
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = turn @ np.diag([large / 4.0, small / 4.0]) @ turn.T
+    told = re.escape(f"found smallest eigenvalue {small / 4.0:.3g},")
+    with np.errstate(over="ignore"), pytest.raises(NotPositiveDefiniteError, match=told):
+        cholesky("S", 0.5 * matrix + 0.5 * matrix.T, "")
 
 
 def test_a_factor_is_written_over_its_matrix_and_solves(stack, indefinite):

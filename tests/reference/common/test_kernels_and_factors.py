@@ -1,5 +1,7 @@
 """Kernel derivatives, factorisations and their errors, log σ and log cosh at the extremes."""
 
+import re
+
 import mpmath
 import numpy as np
 import pytest
@@ -69,6 +71,15 @@ def test_a_singular_matrix_is_named_with_size_eigenvalue_and_remedy():
     ):
         cholesky(singular, "K_ZZ", "raise jitter or remove duplicate rows of Z")
     assert issubclass(NotPositiveDefiniteError, np.linalg.LinAlgError)
+
+
+@pytest.mark.parametrize(("large", "small"), [(1.7e308, -1.5e308), (3e-300, -2e-300), (0.0, -1e5), (2.0, -1e-3)])
+def test_an_error_names_the_eigenvalue_of_a_matrix_of_any_size(large, small):
+    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = turn @ np.diag([large / 4.0, small / 4.0]) @ turn.T
+    told = re.escape(f"found smallest eigenvalue {small / 4.0:.3g},")
+    with np.errstate(over="ignore"), pytest.raises(NotPositiveDefiniteError, match=told):
+        factorise(0.5 * matrix + 0.5 * matrix.T, "K", "none")
 
 
 @pytest.mark.parametrize("z", [0.0, 1e-9, 1e-4, 0.3, 0.499, 0.501, 3.0, 40.0, 1e3, 1e6])

@@ -3,7 +3,11 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import norm
 
+from reference.common.logistic_expectation import expect_log_sigmoid
 from reference.common.probit import expect_log_phi, mills_derivative, probit_probability
 
 ARGUMENTS = [-1e8, -1e4, -60.0, -5.01, -4.99, -1.0, 0.0, 1e-3, 2.0, 8.0, 30.0]
@@ -55,6 +59,30 @@ def test_gaussian_means_of_log_phi_and_its_derivatives_are_right(mean, var):
             ]
     # 1e-13 of the largest part of each integral; log Φ(6) itself is known to 1e-12 of 1e-9
     np.testing.assert_allclose([part[0] for part in got], wanted, rtol=2e-12, atol=0)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(26.0, 1.0), (60.0, 2.0), (14.0, 0.5)])
+def test_the_mean_of_log_phi_of_a_sure_label_is_that_of_its_tail(mean, sd):
+    # log Φ(f) = -Φ(-f) to rounding where f > 9; nearly all of the mean comes from mean / (1 + sd²), far below
+    got = expect_log_phi(np.array([mean]), np.array([sd**2])).value[0]
+    exact = -mpmath.ncdf(-mean / mpmath.sqrt(1 + mpmath.mpf(sd) ** 2))
+    assert got == pytest.approx(float(exact), rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize(("mean", "var"), [(400.0, 169.0), (90.0, 9.0)])
+def test_the_mean_of_log_sigma_of_a_sure_label_is_that_of_an_exponential(mean, var):
+    # log σ(f) = -e^-f to rounding where f > 40
+    got = expect_log_sigmoid(np.array([mean]), np.array([var])).value[0]
+    assert got == pytest.approx(-np.exp(0.5 * var - mean), rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(-20.0, 60.0), (10.0, 130.0), (40.0, 300.0)])
+def test_the_mean_of_log_sigma_of_a_wide_value_is_a_ramp_and_a_bend(mean, sd):
+    got = expect_log_sigmoid(np.array([mean]), np.array([sd**2])).value[0]
+    ramp = mean * ndtr(-mean / sd) - sd * norm.pdf(mean / sd)  # E[min(f, 0)]
+    bend = quad(lambda f: np.log1p(np.exp(-abs(f))) * norm.pdf(f, mean, sd), -60.0, 60.0, points=[0.0], epsrel=1e-12)[0]
+    # beyond 60 the bend is 1e-26
+    assert got == pytest.approx(ramp - bend, rel=1e-12, abs=0)
 
 
 def test_what_is_no_variance_is_refused():

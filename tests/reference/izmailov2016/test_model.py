@@ -109,6 +109,21 @@ def test_evidences_of_all_labellings_sum_to_one(model):
     assert log_evidence(np.array([1.0, -1.0]), K) == pytest.approx(np.log(both[0]), rel=1e-6, abs=0)
 
 
+@pytest.mark.verifies("izmailov2016", "6", route="a sum over evenly spaced nodes of one latent value")
+@pytest.mark.parametrize("deviation", [0.5, 3.0, 8.0, 40.0])
+def test_the_evidence_of_one_label_and_of_a_repeated_one_is_an_integral_over_one_value(deviation):
+    z = np.linspace(-11.0, 11.0, 20_001)
+    weight = np.exp(-0.5 * z * z) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
+    likelihood = 1.0 / (1.0 + np.exp(-deviation * z))
+    # a sum of 20 001 terms, spacing 0.001: rounding is what is left
+    one = log_evidence(np.ones(1), np.array([[deviation**2]]))
+    assert one == pytest.approx(np.log(weight @ likelihood), rel=0, abs=1e-12)
+    # two inputs so near that their latent values are one; 1e-10 of the variance moves log Z by as much at most
+    K = deviation**2 * (np.ones((2, 2)) + 1e-10 * np.eye(2))
+    both = log_evidence(np.ones(2), K)
+    assert both == pytest.approx(np.log(weight @ likelihood**2), rel=0, abs=1e-11 + 0.25e-10 * deviation**2)
+
+
 def test_evidence_of_many_labels_is_refused(model):
     with pytest.raises(ValueError, match=r"y_sign: found 6 labels, whose grid has .* points, expected at most 3e\+07"):
         log_evidence(model.y, model.K_XX)

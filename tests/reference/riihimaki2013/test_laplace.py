@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, log_softmax, softmax
 from scipy.stats import multivariate_normal, norm
 
 from reference.riihimaki2013.fit import Prior
@@ -48,6 +48,16 @@ def test_w_matrix(model, rng):
     )  # differences with step 1e-6
     # differences with step 1e-5: its square, and eps over it
     np.testing.assert_allclose(softmax_w_matrix(f, 5), hessian_of_likelihood(f, model.y), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 900.0), (1.0, -900.0), (500.0, 0.0), (100.0, 1e6)])
+def test_softmax_terms_are_numbers_for_latent_values_of_any_size_and_shift(rng, scale, shift):
+    at, y = scale * rng.normal(size=(4, 3)) + shift, np.array([2, 1, 0, 0])
+    flat, p = at.T.ravel(), softmax(at, axis=1)
+    digits = 1e-14 * max(1.0, abs(shift))  # eps of a difference of numbers of that size
+    np.testing.assert_allclose(softmax_gradient(flat, y), (np.eye(3)[y] - p).T.ravel(), rtol=0, atol=digits)
+    own = log_softmax(at, axis=1)[np.arange(4), y].sum()
+    assert log_softmax_sum(flat, y) == pytest.approx(own, rel=1e-13, abs=10.0 * digits)
 
 
 @pytest.mark.verifies("riihimaki2013", "u4.1-newton", route="Newton step of the log joint with the whole Hessian")

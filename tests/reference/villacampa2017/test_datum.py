@@ -190,3 +190,13 @@ def test_a_far_datum_keeps_variances_apart_that_differ_by_sixteen_decades():
     # two comparisons that are correlated by less than 1e-8
     wanted = log_ndtr(-1e-3 / np.sqrt(2e-8)) + log_ndtr(-1e-3 / np.sqrt(1e8 + 1e-8))
     assert got.log_norm == pytest.approx(wanted, rel=1e-7, abs=0)
+
+
+@pytest.mark.parametrize("var", [[1.0, 0.7, 0.5], [1.0, 0.0, 0.5], [0.0, 2.0, 0.5], [0.0, 0.0, 1.5]])
+@pytest.mark.parametrize("unit", [1e-6, 1e3])
+def test_the_probability_of_a_label_does_not_depend_on_the_unit_of_the_latent_values(var, unit):
+    mean, var = np.array([0.3, -0.2, 0.1]), np.array(var)
+    for label in range(1 if np.sum(var == 0.0) == 2 else 3):  # a known value below another never wins
+        here, there = datum_tilted(mean, var, label), datum_tilted(unit * mean, unit**2 * var, label)
+        # a class without variance is a Gaussian of 1e-10 of the widest deviation
+        assert there.log_norm == pytest.approx(here.log_norm, rel=0, abs=1e-8)
