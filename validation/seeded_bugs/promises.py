@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from validation.seeded_bugs._seeded import seeded
-from validation.selftest import SeededBug
-
-
-def _looks_at_condition(_original: Any) -> Any:
-    def factorise(matrix: Any, name: str, remedy: str) -> Any:
-        from fast.core.linalg import cholesky
-
-        return cholesky(matrix, name, remedy)
-
-    return factorise
-
-
-def _rising(monotone: bool) -> Any:
-    def make(original: Any) -> Any:
-        def iterate(visit: Any, start: Any, steps: Any, callback: Any = None) -> Any:
-            return original(visit, start, steps._replace(monotone=monotone), callback)
-
-        return iterate
-
-    return make
-
-
-def _brought_to_optimum(original: Any) -> Any:
-    def alternate(*arguments: Any, n_upd: int, joint: bool) -> Any:
-        return original(*arguments, n_upd=n_upd, joint=not joint)
-
-    return alternate
-
-
-def _from_complement(_original: Any) -> Any:
-    def losing_probability(mean: Any, var: Any, y: Any) -> Any:
-        from fast.likelihood.largest import argmax_moments
-
-        return 1.0 - np.exp(argmax_moments(mean, var, y, moments=False).log_mass)
-
-    return losing_probability
 
 
 def _without_root(_original: Any) -> Any:
@@ -135,151 +97,6 @@ def _one_reading(original: Any) -> Any:
     return half_t_scale
 
 
-def _from_zero(original: Any) -> Any:
-    def newton(objective: Any, start: Any, *arguments: Any) -> Any:
-        return original(objective, tuple(0.0 * part for part in start), *arguments)
-
-    return newton
-
-
-def _any_sign(original: Any) -> Any:
-    def propose(self: Any, visit: Any, rate: float, signed: bool) -> Any:
-        return original(self, visit, rate, True)
-
-    return propose
-
-
-def _keeps_mixed(original: Any) -> Any:
-    def plain(run: Any, settings: Any, callback: Any, iteration: int, improper: int, rate: float = 0.0) -> Any:
-        end = original(run, settings, callback, iteration, improper, rate)
-        return end._replace(converged=True)
-
-    return plain
-
-
-def _first_rows(_original: Any) -> Any:
-    def sequential(mean: Any, rows: Any, u: Any) -> Any:
-        return np.repeat(_original(mean[:1], rows[:1], u), len(mean))
-
-    return sequential
-
-
-def _unsynced(original: Any) -> Any:
-    def replaced(path: Any, write: Any) -> None:
-        with mock.patch.object(os, "fsync", return_value=None):
-            original(path, write)
-
-    return replaced
-
-
-def _always_due(original: Any) -> Any:
-    def hear(self: Any, what: str, value: float) -> None:
-        self._next = min(self._next, 1.0)
-        original(self, what, value)
-
-    return hear
-
-
-_TOLD = (
-    seeded(
-        "vi-taylor",
-        "newton-from-zero",
-        "Newton's method begins at zero wherever it is told to",
-        "fast.methods.vi_taylor:newton",
-        _from_zero,
-        "identity/vi-taylor/starts",
-    ),
-    seeded(
-        "epgpc",
-        "mixed-to-any-sign",
-        "mixed precisions are taken whatever their sign",
-        "fast.solve.site_iteration:_Mixer.propose",
-        _any_sign,
-        "identity/epgpc/mixed_signs",
-    ),
-    seeded(
-        "ep",
-        "mixed-taken-for-certified",
-        "sweeps after mixing are taken to have arrived",
-        "fast.sparse_classes.training:_plain",
-        _keeps_mixed,
-        "identity/ep/mixing_led_nowhere",
-    ),
-    seeded(
-        "laplace",
-        "first-row-of-a-table",
-        "all rows of a table are taken for its first",
-        "fast.likelihood.sobol_rule:_sequential",
-        _first_rows,
-        "invariance/laplace/tables",
-    ),
-    seeded(
-        "x-gpc-svi",
-        "file-not-synced",
-        "a checkpoint takes the old one's place before it is on the disk",
-        "fast.core.checkpoint:_replace",
-        _unsynced,
-        "invariance/x-gpc-svi/whole_files",
-    ),
-    seeded(
-        "svi",
-        "line-at-each-look",
-        "a line of progress is told at each look after the first second",
-        "fast.core.ending:Ending.hear",
-        _always_due,
-        "identity/svi/lines_of_progress",
-    ),
-)
-
-
-def _of_the_batch(original: Any) -> Any:
-    def objective(posterior: Any, y: Any, K: Any, epsilon: float, alpha: float, n: int | None = None) -> float:
-        return float(original(posterior, y, K, epsilon, alpha))
-
-    return objective
-
-
-def _always_proper(original: Any) -> Any:
-    def project(*arguments: Any) -> Any:
-        at = original(*arguments)
-        return at._replace(proper=np.ones_like(at.proper))
-
-    return project
-
-
-def _without_rest(original: Any) -> Any:
-    def tilted(cavities: Any, y: Any, cond_var: Any) -> Any:
-        return original(cavities, y, 0.0 * cond_var)
-
-    return tilted
-
-
-def _one_more(original: Any) -> Any:
-    def search(*arguments: Any) -> Any:
-        end = original(*arguments)
-        return end._replace(value=end.value - 1.0)
-
-    return search
-
-
-def _never_unbounded(_original: Any) -> Any:
-    return lambda q, K_ZZ: None
-
-
-def _without_reason(original: Any) -> Any:
-    def stochastic(*arguments: Any) -> Any:
-        return original(*arguments)._replace(reason="")
-
-    return stochastic
-
-
-def _forgets_sites(original: Any) -> Any:
-    def refuse(self: Any) -> Any:
-        return tuple(0.0 * part for part in original(self))
-
-    return refuse
-
-
 def _never_leapt(_original: Any) -> Any:
     return lambda state, log_likelihood: False
 
@@ -342,13 +159,6 @@ def _mirrored(original: Any) -> Any:
     return sequential
 
 
-def _of_the_first_row(original: Any) -> Any:
-    def modes(start: Any, rate: Any) -> Any:
-        return np.full(len(start), original(start[:1], rate[:1])[0])
-
-    return modes
-
-
 def _backwards(original: Any) -> Any:
     return lambda index, count, keys: original(index, count, keys[::-1])
 
@@ -369,14 +179,6 @@ _ENDS = (
         "fast.likelihood.sobol_rule:_sequential",
         _mirrored,
         "limit/laplace/orthants_of_one_factor",
-    ),
-    seeded(
-        "ep",
-        "mode-of-the-first-row",
-        "the mode of the first row is taken for that of all",
-        "reference.common._largest:_modes",
-        _of_the_first_row,
-        "identity/ep/modes_of_rows",
     ),
     seeded(
         "epgpc",
@@ -461,66 +263,6 @@ _ENDS = (
     ),
 )
 
-_REFERENCE = (
-    seeded(
-        "apep",
-        "batch-for-all",
-        "the bound of a mini-batch does not stand for all data",
-        "reference.villacampa2020.energies:arpep_objective",
-        _of_the_batch,
-        "limit/apep/objectives_at_zero",
-    ),
-    seeded(
-        "pep",
-        "value-without-cavity",
-        "log Z has a value where a cavity is no distribution",
-        "reference.villacampa2020.fit_pep:project",
-        _always_proper,
-        "identity/pep/without_value",
-        raises=True,
-    ),
-    seeded(
-        "ep",
-        "far-labels-without-rest",
-        "tilted derivatives leave out what the inducing values leave open",
-        "reference.villacampa2017.datum:tilted_of_data",
-        _without_rest,
-        "identity/ep/far_labels",
-    ),
-    seeded(
-        "vi-jj-full",
-        "told-less-than-found",
-        "who listens is told a bound one nat lower than the search has found",
-        "reference.izmailov2016.algorithm1:maximise",
-        _one_more,
-        "identity/vi-jj-full/told_once",
-    ),
-    seeded(
-        "vi-robust",
-        "starts-beyond-bounds",
-        "an ascent begins at a q beyond all bounds",
-        "reference.villacampa2017.vi_fit:unbounded",
-        _never_unbounded,
-        "identity/vi-robust/starts_refused",
-        raises=True,
-    ),
-    seeded(
-        "apep",
-        "left-without-reason",
-        "a run on batches that left the energies does not say so",
-        "reference.villacampa2020.fit_energies:_stochastic",
-        _without_reason,
-        "identity/apep/refused_batches",
-    ),
-    seeded(
-        "gfitc",
-        "sites-forgotten",
-        "sites are zero again where an extrapolation was refused",
-        "reference.common._sweeps:Sweeps.refuse",
-        _forgets_sites,
-        "identity/gfitc/refused_extrapolations",
-    ),
-)
 
 _TURNS = (
     seeded(
@@ -630,50 +372,4 @@ _TURNS = (
     ),
 )
 
-_STEPS: tuple[SeededBug, ...] = (
-    seeded(
-        "ep",
-        "condition-in-steps",
-        "the condition of K_ZZ is estimated in each step, which is refused where it is large",
-        "fast.sparse_classes.projections:factorise",
-        _looks_at_condition,
-        "identity/ep/priors_of_steps",
-    ),
-    seeded(
-        "epgpc",
-        "steps-that-lower-taken-back",
-        "a step of EP is taken back where its log Z falls, as if that were a bound",
-        "fast.methods.epgpc:iterate_sites",
-        _rising(True),
-        "identity/epgpc/steps_kept",
-    ),
-    seeded(
-        "svgpc",
-        "steps-that-lower-kept",
-        "a step is kept although the bound falls",
-        "fast.methods.svgpc:iterate_sites",
-        _rising(False),
-        "identity/epgpc/steps_kept",
-    ),
-    *(
-        seeded(
-            method,
-            "optimum-for-carried",
-            "mean and covariance are brought to their optimum where they are carried over, and the other way round",
-            f"fast.methods.{method.replace('-', '_')}:alternate",
-            _brought_to_optimum,
-            "identity/vi-taylor/carried_over",
-        )
-        for method in ("vi-taylor", "vi-jj")
-    ),
-    seeded(
-        "apep",
-        "sure-labels-from-complement",
-        "what a label that is nearly sure leaves open is 1 - P, of which rounding leaves nothing",
-        "fast.likelihood.power:losing_probability",
-        _from_complement,
-        "identity/apep/nearly_sure",
-    ),
-)
-
-FAULTS = (*_STEPS, *_TOLD, *_REFERENCE, *_ENDS, *_TURNS)
+FAULTS = (*_ENDS, *_TURNS)
