@@ -121,6 +121,18 @@ def test_the_ensemble_sampler_agrees_with_quadrature(rng, assert_z, quadrature_p
     assert np.all(got.latent_mean_se < 0.05 * np.sqrt(np.diag(truth.cov)))
 
 
+@pytest.mark.parametrize(("n_draws", "n_warmup", "thin"), [(20, 10, 1), (10, 0, 3), (12, 6, 2)])
+def test_draws_of_an_ensemble_are_those_of_a_run_that_keeps_all(n_draws, n_warmup, thin):
+    K, y = np.array([[1.5, 0.4], [0.4, 1.1]]), np.array([1.0, -1.0])
+
+    def drawn(n_draws, n_warmup, thin):
+        rng = np.random.default_rng(28)
+        return sample_ensemble(rng, K, y, n_walkers=8, n_draws=n_draws, n_warmup=n_warmup, thin=thin).draws
+
+    whole = drawn(30, 0, 1)
+    np.testing.assert_array_equal(drawn(n_draws, n_warmup, thin), whole[n_warmup:][thin - 1 :: thin])
+
+
 def test_the_ensemble_sampler_refuses_what_it_cannot_do(rng):
     y = np.array([1.0, -1.0])
     with pytest.raises(ValueError, match=r"K_XX: found shape \(7, 7\)"):
