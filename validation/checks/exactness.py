@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy.special import gamma, kv
 from scipy.stats import norm
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, Tested, check
 from validation.checks.subjects import (
     CERTIFICATES,
     DRAWN,
@@ -216,6 +217,45 @@ def _register_evidences(sampler: str) -> None:
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _evidences(context, of_problem[problem.name], problem)
+
+
+@check(
+    "exactness/exact-probit/matern",
+    paper="riihimaki2013",
+    question="Log Z of two data under Matérn kernels, one order a class, is the angle of a quadrant.",
+    problems=(NO_PROBLEM,),
+)
+def quadrants(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    """Sheppard's formula for the correlation of both margins; each class has variance, lengthscales, noise, order."""
+
+    def correlation(r: float, order: float) -> float:
+        s = np.sqrt(2.0 * order) * r
+        return float(2.0 ** (1.0 - order) / gamma(order) * s**order * kv(order, s))
+
+    z: list[float] = []
+    errors: list[float] = []
+    X = np.array([[0.1, -0.4], [0.7, 0.5]])
+    for likelihood, y, width in (("probit", [0, 1], 1.0), ("probit", [1, 0], 1.0), ("multinomial-probit", [1, 0], 2.0),
+                                 ("multinomial-probit", [0, 1], 2.0)):  # fmt: skip
+        L = 1 if likelihood == "probit" else 2
+        order, variance = np.array([0.8, 2.3])[:L], np.array([1.7, 0.6])[:L]
+        lengthscales, noise = np.array([[0.9, 1.4], [1.2, 0.5]])[:L], np.array([0.2, 0.1])[:L]
+        asked = Problem(
+            name=f"quadrant {likelihood} {y}", X=X, y=np.array(y), n_classes=2, likelihood=likelihood,
+            variance=variance, lengthscales=lengthscales, noise=noise, jitter=1e-3 * np.ones(L), kernel="matern",
+            smoothness=order, prior_model="full",
+        )  # fmt: skip
+        distance = np.sqrt(np.square((X[0] - X[1]) / lengthscales).sum(axis=1))
+        joint = sum(v * correlation(r, o) for v, r, o in zip(variance, distance, order, strict=True))
+        alone = float((variance + noise + 1e-3).sum()) + width
+        # labels differ: margins of one sign have covariance -joint
+        truth = np.log(0.25 + np.arcsin(-joint / alone) / (2.0 * np.pi))
+        answer = context.solve("gibbs", "exact-probit", asked)
+        error = answer.log_evidence_se or 0.0
+        errors.append(error)
+        z.append(np.nan if answer.log_evidence is None else (answer.log_evidence - truth) / max(error, 1e-12))
+    yield Tested(np.array(z), "minimax tilting states its error", "gibbs", "Sheppard's formula",
+                 f"standard errors of at most {max(errors):.1g} nat")  # fmt: skip
 
 
 def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None:

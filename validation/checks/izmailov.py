@@ -342,6 +342,21 @@ def inducing_at_data(context: Context, subject: Subject, problem: Problem) -> It
 _Function = Callable[[Context, Subject, Problem], Iterable[Outcome]]
 
 
+def cancelling_labels(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """Every input with both labels: q(u) has no mean by symmetry, and a fit must end there, where it is rounding."""
+    X, n = problem.X, len(problem.X)
+    pairs = problem.replace(
+        name=f"{problem.name}-both-labels", X=np.concatenate([X, X]), y=np.repeat(np.arange(2), n)
+    )  # fmt: skip
+    deviation = float(np.sqrt(problem.variance[0]))
+    for witness in _WITNESSES:
+        solution = context.solve(witness, subject.method, pairs)
+        mean, _ = _inducing(solution)
+        size = float(np.abs(mean).max()) / deviation if solution.converged else np.inf
+        why = f"{solution.iterations} iterations; the mean is zero by symmetry, left by steps in units of 1e-9"
+        yield Compared(size, 1e-8, why, solution.label, "symmetry", "prior deviations")
+
+
 def _add(
     kind: str,
     subject: Subject,
@@ -413,6 +428,9 @@ for _subject in (SVI, TAYLOR):
         _SPARSE,
         ("toy",),
     )
+for _subject in (SVI, JJ, TAYLOR):
+    _add("identity", _subject, "cancelling_labels", "A fit converges where labels cancel, and its mean is zero.",
+         cancelling_labels, _SPARSE)  # fmt: skip
 for _quantity, _learn in (("steps", ()), ("steps_learning", ("variance", "lengthscales", "noise"))):
     _add(
         "identity",

@@ -208,6 +208,9 @@ def test_a_memory_map_is_trained_on_as_the_array_is(tmp_path, moons):
     ("settings", "match"),
     [
         ({"training": "both"}, "training: found 'both', expected one of 'auto', 'batch', 'minibatch'"),
+        ({"training": ["batch"]}, r"^training: found \['batch'\]"),
+        ({"training": np.array(["batch", "minibatch"])}, "^training: found"),
+        ({"training": None}, "^training: found None"),
         ({"n_inducing": 0}, "n_inducing: found 0, expected 'auto' or an integer >= 1, or None"),
         ({"n_inducing": 2.5}, "n_inducing: found 2.5"),
         ({"n_inducing": None, "training": "minibatch"}, "n_inducing: found None with training on mini-batches"),

@@ -10,7 +10,7 @@ from fast.core.values import Data, Prior
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes import softmax_laplace
 from fast.full_classes.predict import softmax_probabilities
-from fast.methods import laplace
+from fast.methods import laplace, laplace_sparse, nested_ep
 from values_given import classes
 
 PAPER = "riihimaki2013"
@@ -236,3 +236,49 @@ def test_the_corrected_mean_is_nearer_the_exact_one_where_a_label_is_nearly_sure
     at_mode = laplace.predict(posterior, np.zeros((1, 1)))
     np.testing.assert_allclose(prediction.latent_cov, at_mode.latent_cov, rtol=1e-12)
     assert prediction.probabilities[0, 0] > at_mode.probabilities[0, 0]
+
+
+def test_the_corrected_mean_is_a_newton_step_on_the_determinant_by_dense_algebra():
+    X, y, C, variance, lengthscales, noise, jitter = toy()
+    posterior = laplace.fit(Data(X, y, C), Prior(variance, lengthscales, noise, jitter))
+    n, mode = len(y), posterior.latent_mean
+    K = block_diag(*(posterior.prior.K(k) for k in range(C)))
+
+    def curvature(f):
+        return np.eye(C * n) + K @ dense_W(np.exp(f - logsumexp(f, axis=1)[:, None]))
+
+    derivative, step = np.zeros((C, n)), 1e-5
+    for k, i in np.ndindex(C, n):
+        moved = step * (np.arange(n) == i)[:, None] * (np.arange(C) == k)
+        ends = [np.linalg.slogdet(curvature(mode + sign * moved))[1] for sign in (1.0, -1.0)]
+        derivative[k, i] = -0.25 * (ends[0] - ends[1]) / step
+    mean = mode.T.ravel() + np.linalg.solve(curvature(mode), K @ derivative.ravel())
+    # central differences at 1e-5 leave 1e-10 of a third derivative, and as much rounding
+    np.testing.assert_allclose(laplace.mean_corrected(posterior).mean.T.ravel(), mean, rtol=0.0, atol=1e-8)
+    # predictions at the data: without noise and jitter
+    there = laplace.predict_mean_corrected(posterior, X).latent_mean.T.ravel()
+    plain = K - np.diag(np.repeat(noise + jitter, n))
+    np.testing.assert_allclose(there, plain @ np.linalg.solve(K, mean), rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", [laplace, laplace_sparse, nested_ep])
+def test_a_rule_of_more_than_a_million_points_is_refused_by_name_before_any_is_visited(method):
+    asked = {"prediction": "quadrature"} if method is nested_ep else {}
+    for C, nodes, taken in ((3, 101, True), (4, 100, True), (4, 101, False)):  # 100 nodes in three dimensions
+        X, y, _, variance, lengthscales, noise, jitter = toy(C=C)
+        Z = X[:3] if method is laplace_sparse else None
+        posterior = method.fit(Data(X, y, C), Prior(variance, lengthscales, noise, jitter, Z))
+        if taken:
+            assert method.predict(posterior, X[:0], prediction_nodes=nodes, **asked).probabilities.shape == (0, C)
+            continue
+        with pytest.raises(ValueError, match=r"^prediction_nodes: found 101 in 3 dimensions"):
+            method.predict(posterior, X[:0], prediction_nodes=nodes, **asked)
+
+
+def test_no_test_points_have_empty_tkp_predictions():
+    X, y, C, variance, lengthscales, noise, jitter = toy()
+    posterior = laplace.fit(Data(X, y, C), Prior(variance, lengthscales, noise, jitter))
+    none = laplace.predict_tkp(posterior, np.zeros((0, 2)))
+    assert none.converged
+    assert none.scores.shape == none.prediction.probabilities.shape == none.prediction.latent_mean.shape == (0, C)
+    assert none.prediction.latent_cov.shape == (0, C, C)

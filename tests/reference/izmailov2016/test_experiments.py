@@ -45,6 +45,23 @@ def test_centres_are_means_of_the_rows_nearest_to_them(rng):
     np.testing.assert_allclose(Z, [X[nearest == p].mean(axis=0) for p in range(5)], rtol=0, atol=1e-13)
 
 
+def test_a_centre_that_loses_all_its_rows_moves_to_the_row_farthest_from_its_own():
+    X = np.array([[2.0, 1], [2, 1], [5, 6], [2, 0], [7, 2], [7, 3], [4, 0], [5, 4]])
+    lost = 0
+    for seed in range(60):  # of random starts a few lose a centre in their first step
+        one, two = (kmeans_inducing_points(np.random.default_rng(seed), X, 3, steps) for steps in (1, 2))
+        squares = ((X[:, None] - one) ** 2).sum(axis=2)
+        nearest = squares.argmin(axis=1)
+        empty = [p for p in range(3) if not np.any(nearest == p)]
+        lost += len(empty)
+        if np.array_equal(one, two):
+            continue  # at its end
+        far = X[squares.min(axis=1).argmax()]
+        wanted = [far if p in empty else X[nearest == p].mean(axis=0) for p in range(3)]
+        np.testing.assert_allclose(two, wanted, rtol=0, atol=1e-13)  # sums of eight small integers
+    assert lost > 0
+
+
 def test_as_many_centres_as_distinct_rows_are_the_rows(rng):
     distinct = np.array([[0.0, 0.0], [1.0, 3.0], [1e-6, 0.0]])
     X = distinct[rng.integers(3, size=20)]
