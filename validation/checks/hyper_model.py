@@ -116,16 +116,6 @@ def log_likelihood(likelihood: str, f: Array, y: NDArray[np.int64], epsilon: flo
         return float(np.log((1.0 - epsilon) * (f.argmax(axis=0) == y) + epsilon / len(f)).sum())
 
 
-def log_smoothed(g: Array, sd: Array, own: Array, y: NDArray[np.int64], epsilon: float) -> float:
-    """log p(y | g, u): h_c = g_c + sd_c e_c, of which only the label's own e_y = u is known. g (L, n), sd (L,)."""
-    C, total = len(g), 0.0
-    for i, label in enumerate(y):
-        top = g[label, i] + sd[label] * own[i]
-        inside = sum(float(log_ndtr((top - g[c, i]) / sd[c])) for c in range(C) if c != label)
-        total += np.log((1.0 - epsilon) * np.exp(inside) + epsilon / C)
-    return total
-
-
 def derivative(function: Callable[[Array], float], at: Array, step: float = 2e-3) -> Array:
     """Gradient of a function of one vector, by central differences of fourth order.
 

@@ -1,4 +1,4 @@
-"""Bugs of chains over kernel parameters, of stated errors, and of what a run keeps between sweeps."""
+"""Bugs of chains over kernel parameters and of stated errors."""
 
 from __future__ import annotations
 
@@ -61,35 +61,6 @@ def _adapting(original: Any) -> Any:
     return step
 
 
-def _without_inducing_noise(original: Any) -> Any:
-    def moments(model: Any, state: Any) -> Any:
-        correct = original(model, state)
-        if correct.inducing_cov is None:
-            return correct
-        return correct._replace(inducing_cov=correct.inducing_cov * np.eye(correct.inducing_cov.shape[-1]))
-
-    return moments
-
-
-# -- type-II MAP -------------------------------------------------------------------------------------------------------
-
-
-def _prior_downhill(original: Any) -> Any:
-    def objective(log_evidence: Any, gradients: Any, hyper: Any, learn: Any, hyperprior: Any, **options: Any) -> Any:
-        value, with_prior = original(log_evidence, gradients, hyper, learn, hyperprior, **options)
-        without = original(log_evidence, gradients, hyper, learn, None, **options)[1]
-        return value, 2.0 * without - with_prior
-
-    return objective
-
-
-def _first_class(original: Any) -> Any:
-    def density(prior: Any, hyperprior: Any, shared: bool, *rest: Any) -> Any:
-        return original(prior, hyperprior, True, *rest)
-
-    return density
-
-
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
@@ -117,47 +88,6 @@ def _smaller(original: Any) -> Any:
     return bridge
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-
-def _second_quarter(original: Any) -> Any:
-    def add(self: Any, sweep: int, values: Any) -> bool:
-        # what comes in the last quarter is taken for the third, as if the two were one
-        return bool(
-            original(self, sweep, {name: value * (4 * sweep <= 3 * self.end) for name, value in values.items()})
-        )
-
-    return add
-
-
-def _without_a_chain(original: Any) -> Any:
-    def posterior(chains: Any) -> Any:
-        arrays, dims = original(chains)
-        return {name: np.concatenate([value[1:], value[1:2]]) for name, value in arrays.items()}, dims
-
-    return posterior
-
-
-def _backwards(original: Any) -> Any:
-    def posterior(chains: Any) -> Any:
-        arrays, dims = original(chains)
-        return {name: value[:, ::-1] for name, value in arrays.items()}, dims
-
-    return posterior
-
-
-def _late(original: Any) -> Any:
-    return lambda self, number, draw: original(self, number + 1, draw)
-
-
-def _forgets_open(original: Any) -> Any:
-    def arrays(self: Any) -> Any:
-        correct = original(self)
-        return {name: np.zeros_like(value) if name.startswith("open.") else value for name, value in correct.items()}
-
-    return arrays
-
-
 _ALL = ("gibbs-logit", "gibbs-probit", "gibbs-threshold", "mh-softmax")
 
 FAULTS = (
@@ -168,7 +98,7 @@ FAULTS = (
             "the density of a parameter is taken for that of its logarithm: the Jacobian is left out",
             "gibbs.models.hyper_models:joint_log_density",
             _without_jacobian,
-            (*_sampled(method), f"identity/{method}/hyper_densities"),
+            _sampled(method),
         )
         for method in _ALL
     ),
@@ -205,30 +135,6 @@ FAULTS = (
         "exactness/gibbs-threshold/hyper_joint",
     ),
     _bug(
-        "gibbs-probit",
-        "hyper-inducing-diagonal",
-        "the covariance of the inducing values given parameters and auxiliary loses what links two of them",
-        "gibbs.models.hyper:conditional_moments",
-        _without_inducing_noise,
-        "identity/gibbs-probit/hyper_moments",
-    ),
-    _bug(
-        "laplace",
-        "map-prior-downhill",
-        "the gradient of type-II MAP takes the log prior with the wrong sign, its value does not",
-        "fast.full_classes.learning:map_objective",
-        _prior_downhill,
-        "identity/laplace/map_objective",
-    ),
-    _bug(
-        "laplace",
-        "map-prior-of-first-class",
-        "classes with parameters of their own count the prior of the first class only",
-        "reference.riihimaki2013.type2:log_hyperprior",
-        _first_class,
-        "identity/laplace/map_objective",
-    ),
-    _bug(
         "gibbs-logit",
         "error-over-n",
         "errors of averages fall with the number of batches in place of its root",
@@ -251,56 +157,5 @@ FAULTS = (
         "gibbs.evidence.fitted:_bridge",
         _smaller,
         "exactness/gibbs-probit/log_evidence_errors",
-    ),
-    _bug(
-        "gibbs-logit",
-        "warm-up-forgets-last-quarter",
-        "the last quarter of the warm-up is counted as nothing",
-        "gibbs.chains.warmup:Watch.add",
-        _second_quarter,
-        "invariance/gibbs-logit/warm_up",
-    ),
-    _bug(
-        "gibbs-logit",
-        "export-loses-a-chain",
-        "the export has the second chain twice and not the first",
-        "gibbs.models.export:_posterior",
-        _without_a_chain,
-        "invariance/gibbs-logit/export",
-    ),
-    _bug(
-        "gibbs-logit",
-        "export-backwards",
-        "the export has the draws of each chain in reverse",
-        "gibbs.models.export:_posterior",
-        _backwards,
-        "invariance/gibbs-logit/export",
-    ),
-    *(
-        _bug(
-            method,
-            "resume-repeats-stream",
-            "a run that goes on draws the random numbers of its beginning once more",
-            "gibbs.chains.chain:restore",
-            lambda original: lambda rngs, held: None,
-            f"invariance/{method}/interrupted_chains",
-        )
-        for method in (*_ALL, "gibbs-pairwise")
-    ),
-    _bug(
-        "gibbs-logit",
-        "resume-forgets-open-batch",
-        "a file does not have the sums of the batch that was open",
-        "gibbs.chains.moments:BatchSums.arrays",
-        _forgets_open,
-        ("invariance/gibbs-logit/interrupted_chains", "invariance/gibbs-logit/batches"),
-    ),
-    _bug(
-        "gibbs-logit",
-        "keeps-the-draw-before",
-        "a budget keeps the draw before the one whose turn it is",
-        "gibbs.chains.store:ThinnedStore.offer",
-        _late,
-        "invariance/gibbs-logit/kept_draws",
     ),
 )

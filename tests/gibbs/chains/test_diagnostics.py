@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 import gibbs.ledger
-from gibbs.chains.diagnostics import convergence, standard_error, variance_influence
+from gibbs.chains.diagnostics import Convergence, convergence, long_enough, standard_error, variance_influence
 from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.models.ensemble import sample_ensemble
 from gibbs.models.quadrature import QUADRATURE_ERROR, logistic_normal_mean
@@ -50,6 +50,25 @@ def test_the_influence_terms_average_to_the_total_variance(rng):
     means, cond = rng.standard_normal((3, 50, 2)), rng.random((3, 50, 2))
     expected = cond.mean(axis=(0, 1)) + means.var(axis=(0, 1))
     np.testing.assert_allclose(variance_influence(means, cond).mean(axis=(0, 1)), expected, rtol=1e-13)  # same sums
+
+
+JUST = {"ess_bulk": 1e4, "ess_tail": 1e4, "r_hat": 1.005, "autocorrelation_time": 7.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"), [("ess_bulk", 9999.0), ("ess_tail", 9999.0), ("r_hat", 1.00501), ("autocorrelation_time", 7.51)]
+)
+def test_the_gate_is_passed_at_its_limits_and_closed_by_one_entry_beyond(name, beyond):
+    def trusted(**changes):
+        columns = {each: np.full((2, 3), value) for each, value in JUST.items()}
+        for each, value in changes.items():
+            columns[each][1, 2] = value
+        q = Convergence(**columns)
+        return q.gate() and long_enough({"x": Convergence(**{k: v * np.ones(1) for k, v in JUST.items()}), "f": q}, 750)
+
+    assert trusted()
+    assert not trusted(**{name: beyond})
+    assert not trusted(**{name: np.nan})
 
 
 def test_bad_draws_are_refused():
@@ -131,6 +150,18 @@ def test_draws_of_an_ensemble_are_those_of_a_run_that_keeps_all(n_draws, n_warmu
 
     whole = drawn(30, 0, 1)
     np.testing.assert_array_equal(drawn(n_draws, n_warmup, thin), whole[n_warmup:][thin - 1 :: thin])
+
+
+def test_what_is_told_of_an_ensemble_is_told_of_its_draws(rng):
+    got = sample_ensemble(rng, np.array([[9.0, 4.0], [4.0, 9.0]]), np.array([1.0, -1.0]), n_draws=24, n_warmup=3,
+                          n_walkers=10)  # fmt: skip
+    squares = np.square(got.draws - got.draws.mean(axis=(0, 1)))
+    for terms, mean, error in (
+        (got.draws, got.latent_mean, got.latent_mean_se), (squares, got.latent_var, got.latent_var_se)
+    ):  # fmt: skip
+        np.testing.assert_allclose(mean, terms.mean(axis=(0, 1)), rtol=1e-12)
+        # walkers depend on one another: their average is one series
+        np.testing.assert_allclose(error, standard_error(terms.mean(axis=1)[None]), rtol=1e-12)
 
 
 def test_the_ensemble_sampler_refuses_what_it_cannot_do(rng):

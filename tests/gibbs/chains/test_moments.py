@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from gibbs.chains.moments import BatchSums, batch_average, batch_covariance, batches_per_chain, widening
@@ -85,3 +87,18 @@ def test_kept_draws_are_thinned_evenly_under_a_budget():
     assert kept.nbytes <= 16 * 50
     with pytest.raises(ValueError, match=r"max_kept_bytes: found 100, expected >= 128 for 8 draws"):
         ThinnedStore({"x": np.zeros((2, 1))}, 1000, 100)
+
+
+@given(st.integers(1, 400), st.integers(8, 300), st.integers(0, 400))
+def test_whatever_the_budget_the_kept_draws_are_evenly_spread_and_more_than_half_of_it(n_draws, most, resumed):
+    store = ThinnedStore({"x": np.zeros((2, 1))}, n_draws, 16 * most)
+    for number in range(1, n_draws + 1):
+        store.offer(number, {"x": np.full((2, 1), float(number))})
+        if number == resumed:
+            arrays = {name: value.copy() for name, value in store.arrays().items()}
+            store = ThinnedStore({"x": np.zeros((2, 1))}, n_draws, 16 * most)
+            store.load(arrays)
+    kept = store.kept()["x"]
+    np.testing.assert_array_equal(kept[:, :, 0], [np.arange(store.every, n_draws + 1, store.every)] * 2)
+    assert kept.shape[1] <= most
+    assert kept.shape[1] == n_draws or 2 * (kept.shape[1] + 1) >= most - 1

@@ -227,3 +227,11 @@ def test_an_export_names_every_axis_in_either_form_of_arviz(monkeypatch, modern,
     np.testing.assert_array_equal(groups["sample_stats"]["log_joint"], chains.log_joint)
     for name, values in groups["posterior"].items():
         assert values.shape == tuple(len(coords[axis]) for axis in ("chain", "draw", *dims[name]))
+    draws = {"f": chains.latent_draws, "u": getattr(chains, "inducing_draws", None),
+             "omega": getattr(chains, "omega_draws", None), "h": getattr(chains, "auxiliary_draws", None)}  # fmt: skip
+    for name, values in groups["posterior"].items():  # every chain and draw, in order
+        np.testing.assert_array_equal(values, draws[name].reshape(values.shape))
+    small = sample(n_chains=2, n_draws=30, max_kept_bytes=sum(a.nbytes for a in draws.values() if a is not None) // 3)
+    _, coords, _ = to_inference_data(small)
+    assert small.keep_every == 4
+    assert list(coords["draw"]) == list(range(3, 30, 4))  # which of the draws, counted from zero

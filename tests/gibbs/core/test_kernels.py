@@ -202,3 +202,11 @@ def test_chains_with_a_matern_kernel_meet_exact_draws(assert_z):
 def test_points_farther_apart_than_float64_reaches_have_no_covariance():
     X = np.array([[-1e308], [1e308]])
     assert squared_exponential(X, X, 2.0, np.ones(1)).tolist() == [[2.0, 0.0], [0.0, 2.0]]
+
+
+@pytest.mark.parametrize("order", [0.8, 2.2, 12.0, 24.9, 25.1, 49.0])
+def test_nearly_equal_inputs_have_the_variance_however_near_they_are(order):
+    apart = 10.0 ** np.arange(-40.0, -8.0, 0.5)
+    value = matern(np.zeros((1, 1)), apart[:, None], 1.7, np.ones(1), order)
+    # 1 - M is of the order of r to the power 1.6 at least; sums of logarithms of Gamma functions leave 1e-12
+    np.testing.assert_allclose(value, 1.7, rtol=1e-11)

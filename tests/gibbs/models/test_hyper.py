@@ -6,13 +6,16 @@ import itertools
 import emcee
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, log_expit, log_softmax
+from scipy.stats import lognorm, multivariate_normal, t
 
+from gibbs.chains.diagnostics import standard_error
 from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.core.hyperpriors import Hyperprior, LogDensity, log_density
+from gibbs.core.kernels import squared_exponential
 from gibbs.core.linalg import factor
 from gibbs.models import hyper_models
-from gibbs.models.hyper import conditional_moments
+from gibbs.models.hyper import conditional_moments, log_joint
 from gibbs.models.hyper_covariance import covariance, make_design
 from gibbs_samplers import make_model
 from gibbs_samplers import sample_hyper as sample
@@ -361,6 +364,83 @@ def test_held_parameters_give_moments_by_dense_algebra(rng, likelihood, epsilon,
             np.testing.assert_allclose(got.latent_var[r, k], np.diag(cov)[:3], **close)
             np.testing.assert_allclose(got.test_mean[r, k], mean[3:], **close)
             np.testing.assert_allclose(got.test_var[r, k], np.diag(cov)[3:], **close)
+            if Z is not None:
+                cross = squared_exponential(Z, X3, h[0], h[1:-1])
+                own = squared_exponential(Z, Z, h[0], h[1:-1]) + JITTER * np.eye(2)
+                np.testing.assert_allclose(got.inducing_mean[r, k], cross @ inverse @ v, **close)
+                np.testing.assert_allclose(got.inducing_cov[r, k], own - cross @ inverse @ cross.T, **close)
+
+
+@pytest.mark.parametrize("fitc", [False, True])
+@pytest.mark.parametrize(("likelihood", "epsilon"), CASES)
+def test_the_log_joint_is_the_sum_of_prior_density_and_likelihood(rng, likelihood, epsilon, fitc):
+    Z = np.array([[-0.6], [0.5]]) if fitc else None
+    model, _ = make_model(likelihood, X3, Y3, 2, 1.3, [0.8], NOISE, JITTER, Z, "fitc" if fitc else "full", X_TEST,
+                          epsilon, hyperprior=PRIOR, learn=tuple(PRIOR), shared=False)  # fmt: skip
+    L = model.n_latents
+    hyper, values = np.exp(0.4 * rng.standard_normal((2, L, 3))), rng.standard_normal((2, L, 3))
+    design = make_design(X3, X3[:0], None if Z is None else Z[None], np.zeros(1) + JITTER)
+    for r in range(2):
+        if likelihood not in ("logit", "softmax") and epsilon == 0.0:  # inside the constraints
+            values[r] = (
+                np.where(Y3 == 1, 1.0, -1.0) * np.abs(values[r]) * (1.0 if L == 1 else np.array([[-1.0], [1.0]]))
+            )
+        expected = 0.0
+        for k in range(L):
+            noise = model.auxiliary_noise * np.eye(3)
+            S = covariance(design, hyper[r, k][None, None])[0, 0] + noise
+            expected += multivariate_normal.logpdf(values[r, k], np.zeros(3), S)
+            x = hyper[r, k]
+            # densities of logarithms: of x, times x
+            expected += np.log(2.0) + t.logpdf(x[0], 4.0, scale=3.0) + np.log(x).sum()
+            expected += lognorm.logpdf(x[1], 0.8, scale=0.7) + lognorm.logpdf(x[2], 0.7, scale=0.3)
+        f = values[r]
+        if likelihood == "logit":
+            expected += log_expit(np.where(Y3 == 1, 1.0, -1.0) * f[0]).sum()
+        elif likelihood == "softmax":
+            expected += log_softmax(f, axis=0)[Y3, np.arange(3)].sum()
+        elif L > 1:
+            expected += np.log((1.0 - epsilon) * (f.argmax(axis=0) == Y3) + epsilon / 2.0).sum()
+        state = {"hyper": hyper, "latent": values}
+        # condition of S below 1e4
+        np.testing.assert_allclose(log_joint(model, state)[r], expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("likelihood", ["logit", "softmax"])
+def test_the_gradient_of_the_log_likelihood_is_that_of_finite_differences(rng, likelihood):
+    model, _ = make_model(likelihood, X3, Y3, 2, 1.3, [0.8], NOISE, JITTER, hyperprior=PRIOR, learn=BOTH)
+    f, step = 3.0 * rng.standard_normal((2, model.n_latents, 3)), 1e-5
+    got, none = model.log_likelihood_gradient(f), (np.zeros((2, model.n_latents)), np.zeros((2, 3)))
+    for place in np.ndindex(f.shape[1:]):
+        moved = np.zeros(f.shape)
+        moved[(slice(None), *place)] = step
+        ends = [model.log_likelihood(f + sign * moved, *none) for sign in (1.0, -1.0)]
+        np.testing.assert_allclose(got[(slice(None), *place)], (ends[0] - ends[1]) / (2.0 * step), rtol=0, atol=1e-9)
+
+
+def test_what_is_told_of_the_parameters_is_told_of_the_draws():
+    got = sample("threshold", X3, np.array([0, 1, 2]), 3, [1.0, 2.0, 0.5], [1.0], NOISE, JITTER, hyperprior=PRIOR,
+                 learn=("variance", "noise"), n_chains=4, n_draws=30, n_warmup=10, seed=2)  # fmt: skip
+    for name in ("variance", "noise"):
+        draws = got.hyper_draws[name]
+        logs = np.log(draws)
+        spread = np.square(logs - logs.mean(axis=(0, 1)))
+        for told, error, terms in (
+            (got.hyper_mean, got.hyper_mean_se, draws), (got.log_hyper_mean, got.log_hyper_mean_se, logs),
+            (got.log_hyper_var, got.log_hyper_var_se, spread),
+        ):  # fmt: skip
+            np.testing.assert_allclose(told[name], terms.mean(axis=(0, 1)), rtol=1e-12)
+            np.testing.assert_allclose(error[name], standard_error(terms), rtol=1e-12)
+    assert len(np.unique(got.log_hyper_mean["variance"])) == 3  # each latent function has its own
+
+
+def test_a_noise_that_is_learnt_may_be_given_as_zero():
+    prior = {"noise": ("log-normal", 0.5, 0.3)}
+    got = sample("logit", X3, Y3, 2, 1.0, [1.0], 0.0, JITTER, hyperprior=prior, learn=("noise",), n_chains=8,
+                 n_draws=8, n_warmup=0, seed=2)  # fmt: skip
+    first = got.hyper_draws["noise"][:, 0, 0]
+    assert np.all((first > 0.01) & (first < 10.0))  # chains start about the scale of the prior: seven deviations
+    assert got.settled
 
 
 # -- runs, hard data, bad input --------------------------------------------------------------------------------------

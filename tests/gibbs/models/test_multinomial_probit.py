@@ -69,6 +69,13 @@ def test_the_latent_draw_has_the_dense_mean_and_covariance(rng, factor):
 @pytest.mark.verifies(
     "riihimaki2013", "u4.2.2-gibbs-v", route="truncated normals by rejection, Monte Carlo", resolves=0.05
 )
+def test_a_covariance_that_rounding_made_indefinite_has_the_smoother_of_its_limit():
+    # K (K + I)⁻¹ of ones, and no spread about it: a correlation just above one leaves a negative eigenvalue
+    gain, root = smoother(np.array([[[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]]]))
+    np.testing.assert_allclose(gain[0], 1.0 / 3.0, rtol=1e-10)
+    np.testing.assert_allclose(root[0] @ root[0].T, 1.0 / 3.0, rtol=1e-10)
+
+
 def test_scans_of_the_auxiliary_keep_the_conic_truncation_of_a_normal(rng, assert_z):
     f, y, r = np.array([[0.5, -1.0], [1.5, 2.0], [-0.5, 0.0]]), np.array([0, 2]), 40_000
     free = f + rng.standard_normal((40 * r, 3, 2))

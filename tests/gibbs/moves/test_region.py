@@ -194,3 +194,57 @@ def test_the_state_given_is_not_written_to_and_the_generator_gives_a_fixed_numbe
     same.standard_normal(h.shape)
     np.testing.assert_array_equal(h, before)
     assert used.bit_generator.state == same.bit_generator.state
+
+
+def path_by_mechanics(h, w, cov, y, height):
+    """Where a quarter turn of one chain ends, h and w (L, n), and how many planes it meets: plane by plane.
+
+    The potential rises by `height` for every datum whose label is not the largest. At a plane between two classes of a
+    datum the velocity changes along cov times its normal, by so much that the energy is conserved; where it cannot be,
+    the velocity is reflected.
+    """
+    L, n = h.shape
+    planes = [(c, i) for i in range(n) for c in range(L) if c != y[i]]
+    above = {(c, i): bool(h[y[i], i] >= h[c, i]) for c, i in planes}
+    left, met = 0.5 * np.pi, 0
+    while True:
+        times = {}
+        for c, i in planes:  # M cos t + Q sin t is zero within half a turn
+            side = 1.0 if above[c, i] else -1.0
+            M, Q = max(side * (h[y[i], i] - h[c, i]), 0.0), side * (w[y[i], i] - w[c, i])
+            phase = np.arctan2(-M, Q)
+            times[c, i] = phase + np.pi if phase <= 0.0 else phase
+        plane = min(times, key=times.get)
+        time = min(times[plane], left)
+        h, w = np.cos(time) * h + np.sin(time) * w, np.cos(time) * w - np.sin(time) * h
+        left -= time
+        if left <= 0.0:
+            return h, met
+        met += 1
+        c, i = plane
+        alone = all(above[j, i] for j, k in planes if k == i and j != c)  # nothing else is wrong with this datum
+        rise = 0.0 if not alone else height if above[plane] else -height
+        speed, variance = w[y[i], i] - w[c, i], cov[y[i], i, i] + cov[c, i, i]
+        energy = speed**2 - 2.0 * variance * rise
+        if energy > 0.0:
+            above[plane] = not above[plane]
+        new = np.copysign(np.sqrt(energy), speed) if energy > 0.0 else -speed
+        w = w.copy()
+        w[y[i]] += (new - speed) / variance * cov[y[i]][:, i]
+        w[c] -= (new - speed) / variance * cov[c][:, i]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3, 0.7])
+def test_a_path_is_that_of_mechanics_plane_by_plane(epsilon):
+    S, r = covariance(), 30
+    root, height = np.linalg.cholesky(S), log_step(epsilon, 3)
+    start = np.einsum("lij,rlj->rli", root, np.random.default_rng(39).standard_normal((r, 3, 3)))
+    if epsilon == 0.0:
+        start = swap_to_label(start, Y)
+    got = bounce_move(np.random.default_rng(40), start, S, root, Y, log_height=height)
+    velocity = np.einsum("lij,rlj->rli", root, np.random.default_rng(40).standard_normal((r, 3, 3)))
+    ends = [path_by_mechanics(start[k], velocity[k], S, Y, height) for k in range(r)]
+    np.testing.assert_array_equal(got.events, [met for _, met in ends])
+    assert got.events.max() > 3
+    # each event multiplies what rounding has left
+    np.testing.assert_allclose(got.auxiliary, [end for end, _ in ends], rtol=0.0, atol=1e-8)
