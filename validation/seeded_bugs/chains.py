@@ -1,4 +1,4 @@
-"""Bugs of chains over kernel parameters and of stated errors."""
+"""Bugs of chains over kernel parameters, of type-II MAP and of stated errors."""
 
 from __future__ import annotations
 
@@ -59,6 +59,25 @@ def _adapting(original: Any) -> Any:
         return correct
 
     return step
+
+
+# -- type-II MAP -------------------------------------------------------------------------------------------------------
+
+
+def _prior_downhill(original: Any) -> Any:
+    def objective(log_evidence: Any, gradients: Any, hyper: Any, learn: Any, hyperprior: Any, **options: Any) -> Any:
+        value, with_prior = original(log_evidence, gradients, hyper, learn, hyperprior, **options)
+        without = original(log_evidence, gradients, hyper, learn, None, **options)[1]
+        return value, 2.0 * without - with_prior
+
+    return objective
+
+
+def _first_class(original: Any) -> Any:
+    def density(prior: Any, hyperprior: Any, shared: bool, *rest: Any) -> Any:
+        return original(prior, hyperprior, True, *rest)
+
+    return density
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -133,6 +152,22 @@ FAULTS = (
         "gibbs.models.hyper_models:HyperModel.step",
         _adapting,
         "exactness/gibbs-threshold/hyper_joint",
+    ),
+    _bug(
+        "laplace",
+        "map-prior-downhill",
+        "the gradient of type-II MAP takes the log prior with the wrong sign, its value does not",
+        "fast.full_classes.learning:map_objective",
+        _prior_downhill,
+        "identity/laplace/paths",
+    ),
+    _bug(
+        "laplace",
+        "map-prior-of-first-class",
+        "classes with parameters of their own count the prior of the first class only",
+        "reference.riihimaki2013.type2:log_hyperprior",
+        _first_class,
+        "identity/laplace/paths",
     ),
     _bug(
         "gibbs-logit",

@@ -152,6 +152,26 @@ def test_labels_of_a_prior_without_variance_have_the_evidence_of_guessing(name):
     assert result.trusted
 
 
+@pytest.mark.parametrize("name", ["annealed", pytest.param("softmax annealed", marks=pytest.mark.slow)])
+def test_particles_that_are_drawn_anew_between_powers_leave_the_evidence_unbiased(name):
+    # twenty labels that pull both ways on latent values of one common factor: an integral in one variable
+    n, variance, share = 20, 100.0, 0.5
+    sign = np.resize([-1.0, 1.0], n)
+    x = np.linspace(-8.0, 8.0, 1601)
+    weight = np.exp(-0.5 * x**2) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi)
+    common, own = np.sqrt(variance * share), np.sqrt(variance * (1.0 - share))
+    positive = expit(common * x[:, None] + own * x) @ weight
+    truth = np.log(weight @ (positive * (1.0 - positive)) ** (n // 2))
+    cov = variance * (share + (1.0 - share) * np.eye(n))
+    route = {
+        "annealed": on(annealed, cov, sign),
+        "softmax annealed": on(softmax_annealed, 0.5 * np.stack([cov, cov]), (sign > 0.0).astype(int)),
+    }[name]
+    result = route(np.random.default_rng(48), n_particles=6, n_islands=1000, target_error=1.0)
+    # copies by their order in place of their weight leave seven errors
+    assert abs(result.value - truth) < 4.9 * result.standard_error
+
+
 SHORT = {
     "chib": lambda k_xx: chib.log_evidence_fitc(K, K, k_xx, SIGN, np.full((2, 64, 2), 0.2)),
     "bridge": lambda k_xx: bridge.log_evidence_fitc(
