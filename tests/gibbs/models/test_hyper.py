@@ -420,7 +420,7 @@ def test_the_gradient_of_the_log_likelihood_is_that_of_finite_differences(rng, l
 
 def test_what_is_told_of_the_parameters_is_told_of_the_draws():
     got = sample("threshold", X3, np.array([0, 1, 2]), 3, [1.0, 2.0, 0.5], [1.0], NOISE, JITTER, hyperprior=PRIOR,
-                 learn=("variance", "noise"), n_chains=4, n_draws=30, n_warmup=10, seed=2)  # fmt: skip
+                 learn=("variance", "noise"), n_chains=4, n_draws=12, n_warmup=4, seed=2)  # fmt: skip
     for name in ("variance", "noise"):
         draws = got.hyper_draws[name]
         logs = np.log(draws)
