@@ -202,7 +202,7 @@ def refresh(page: Path, *, write: bool, slow: bool, quick: bool = False) -> list
 
 
 WHOLE = "triad verify"
-_COUNT = re.compile(r"^(\d+) passed, \d+ failed", re.MULTILINE)
+_PASSED = re.compile(r"^passed: (.*(?:\n  .*)*)", re.MULTILINE)  # by kind, folded
 MOST_OFF = 0.02  # of the verdicts: what is optional is not there everywhere
 
 
@@ -243,16 +243,22 @@ def show(page: Path, output: str) -> None:
     page.write_text(_BLOCK.sub(fill, page.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
 
 
+def counts(text: str) -> list[dict[str, int]]:
+    """How many verdicts of each kind passed, in each run that a text shows."""
+    return [{kind: int(number) for kind, number in re.findall(r"(\w+) (\d+)", line)} for line in _PASSED.findall(text)]
+
+
 def stale(page: Path, output: str) -> list[str]:
-    """What a page says of a whole run that another one does not: its count of verdicts."""
-    (now,) = map(int, _COUNT.findall(output))
+    """What a page says of a whole run that another one does not: its counts of verdicts."""
+    (now,) = counts(output)
     bodies = [m["body"] for m in _BLOCK.finditer(page.read_text(encoding="utf-8")) if m["head"].startswith(f"{WHOLE};")]
-    shown = [int(number) for body in bodies for number in _COUNT.findall(body)]
-    expected = f"about the {now} of this run; python docs/refresh.py --run shows it"
     return [
-        f"{page.name}: {WHOLE}: found {number} passed, expected {expected}"
-        for number in shown
-        if abs(number - now) > MOST_OFF * now
+        f"{page.name}: {WHOLE}: found {shown.get(kind, 0)} passed of kind {kind}, expected about the "
+        f"{now.get(kind, 0)} of this run; python docs/refresh.py --run shows it"
+        for body in bodies
+        for shown in counts(body)
+        for kind in sorted({*shown, *now})
+        if abs(shown.get(kind, 0) - now.get(kind, 0)) > MOST_OFF * now.get(kind, 0)
     ]
 
 

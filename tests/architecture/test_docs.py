@@ -151,12 +151,12 @@ def test_a_whole_run_that_was_kept_is_shown_and_one_that_counts_otherwise_is_see
     (tmp_path / "checks.csv").write_text(RUN, encoding="utf-8")
     output = refresh.told(tmp_path / "checks.csv")
     page = tmp_path / "a.md"
-    page.write_text("<!-- output: triad verify; last=9; keep=passed; slow -->\n<!-- end -->\n", encoding="utf-8")
+    page.write_text("<!-- output: triad verify; last=9; keep=passed|failed; slow -->\n<!-- end -->\n", encoding="utf-8")
     refresh.show(page, output)
-    assert "1 passed, 0 failed, 1 skipped in" in page.read_text(encoding="utf-8")
+    assert "passed: identity 1\n0 failed, 1 skipped in" in page.read_text(encoding="utf-8")
     assert refresh.stale(page, output) == []
-    page.write_text(page.read_text(encoding="utf-8").replace("1 passed", "3 passed"), encoding="utf-8")
-    assert len(refresh.stale(page, output)) == 1
+    page.write_text(page.read_text(encoding="utf-8").replace("identity 1", "identity 3, run 2"), encoding="utf-8")
+    assert [re.search(r"of kind (\w+)", line)[1] for line in refresh.stale(page, output)] == ["identity", "run"]
     (tmp_path / "checks.csv").write_text(RUN.replace("PASS", "FAIL"), encoding="utf-8")
     with pytest.raises(ValueError, match="found a run with red verdicts"):
         refresh.told(tmp_path / "checks.csv")

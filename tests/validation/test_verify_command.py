@@ -82,7 +82,7 @@ def green(invoke):
 def test_a_green_run_exits_0_and_writes_both_files(green, tmp_path):
     correct = green()
     assert correct.exit_code == 0
-    assert "2 passed, 0 failed, 2 skipped in" in correct.stdout
+    assert "passed: identity 1, exactness 1\n0 failed, 2 skipped in" in correct.stdout
     frame = pd.read_csv(tmp_path / "results" / "checks.csv")
     assert list(frame.columns) == COLUMNS
     assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP"]
@@ -249,7 +249,7 @@ def test_an_interrupt_reports_what_is_done_and_exits_130(green, tmp_path):
     register("invariance/x-gpc/permutation", KeyboardInterrupt())
     correct = green()
     assert correct.exit_code == 130
-    assert "interrupted: 2 passed, 0 failed, 1 skipped" in correct.stdout
+    assert "interrupted: passed: identity 1, exactness 1\n0 failed, 1 skipped" in correct.stdout
     assert "not asked: 2 questions of 2 checks" in correct.stdout
     assert runner.NOT_RUN not in correct.stdout  # the table has what was asked and nothing else
     frame = pd.read_csv(tmp_path / "results" / "checks.csv")

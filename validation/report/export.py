@@ -23,7 +23,8 @@ def json_text(run: Run, moved: Sequence[Move] | None = None) -> str:
     """
     content: dict[str, Any] = {
         "summary": {
-            **{word: run.count(verdict) for verdict, word in table.WORDS.items()},
+            **_counts(run.results),
+            "kinds": {kind: _counts(results) for kind, results in table.by_kind(run.results).items()},
             "seconds": run.seconds,
             "interrupted": run.interrupted,
             "full": run.full,
@@ -43,6 +44,10 @@ def json_text(run: Run, moved: Sequence[Move] | None = None) -> str:
     return as_json.text(content)
 
 
+def _counts(results: Sequence[Result]) -> dict[str, int]:
+    return {word: sum(r.verdict == verdict for r in results) for verdict, word in table.WORDS.items()}
+
+
 def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
     return None if verdict is None else verdict._asdict()
 
@@ -50,9 +55,8 @@ def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
 def junit(run: Run) -> str:
     """The run as JUnit XML: a suite for each kind of check, a case for each verdict."""
     suites = ElementTree.Element("testsuites", name="triad verify", time=f"{run.seconds:.3f}")
-    for kind in dict.fromkeys(result.kind for result in run.results):
-        results = [result for result in run.results if result.kind == kind]
-        counts = {word: sum(r.verdict == verdict for r in results) for verdict, word in table.WORDS.items()}
+    for kind, results in table.by_kind(run.results).items():
+        counts = _counts(results)
         suite = ElementTree.SubElement(
             suites,
             "testsuite",

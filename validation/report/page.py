@@ -17,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from validation import premises, problems
-from validation.checks.core import KINDS, Result
+from validation.checks.core import Result
 from validation.checks.runner import Run
 from validation.jobs import place as places
 from validation.report import facets, figures, moved, table
@@ -116,7 +116,7 @@ def render(
         "state": "stopped" if run.interrupted else "red" if run.failed else "green",
         "summary": table.summary(run, most=_MOST_NAMED),
         "date": (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "kinds": [_kind(kind, [r for r in run.results if r.kind == kind]) for kind in KINDS if _any(run.results, kind)],
+        "kinds": [_kind(kind, results) for kind, results in table.by_kind(run.results).items()],
         "failures": [result for result in run.results if result.failed],
         "worst": _worst(checks),
         "bands": bands,
@@ -138,10 +138,6 @@ def render(
     # what checks make for themselves nobody can ask for by name
     named = [name for name in undrawn if name in problems.names()]
     return page.render(sections=sections, undrawn=undrawn, named=named, **content)
-
-
-def _any(results: Iterable[Result], kind: str) -> bool:
-    return any(result.kind == kind for result in results)
 
 
 def _kind(kind: str, results: list[Result]) -> tuple[str, list[int], Result | None]:

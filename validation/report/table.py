@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from validation.checks.core import NO_PROBLEM, Result
+from validation.checks.core import KINDS, NO_PROBLEM, Result
 from validation.checks.runner import NOT_RUN, Run
 from validation.ledger import atlas, executed
 from validation.report import moved
@@ -126,19 +126,21 @@ def closest(results: Iterable[Result]) -> Result | None:
 
 
 def summary(run: Run, most: int = _MOST_NAMED) -> str:
-    """One line: counts, time, the ratio that is nearest to its limit or furthest beyond, and what was not judged.
+    """One line: counts by kind, time, the ratio nearest to its limit or furthest beyond, and what was not judged.
 
     Parameters
     ----------
     run     what was judged
     most    quantities that were not judged are named up to so many
     """
-    skipped = sum(result.verdict == "SKIP" and result.why != NOT_RUN for result in run.results)
-    counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{skipped} skipped"]
+    failed = [result for result in run.results if result.verdict == "FAIL"]
+    counts = [f"{len(failed)} failed" + (f" ({_by_kind(failed)})" if failed else "")]
     errors = run.count("ERROR")
     if errors:
-        counts.insert(2, f"{errors} error{'s' if errors > 1 else ''}")
-    text = f"{', '.join(counts)} in {_duration(run.seconds)}"
+        counts.append(f"{errors} error{'s' if errors > 1 else ''}")
+    counts.append(f"{sum(r.verdict == 'SKIP' and r.why != NOT_RUN for r in run.results)} skipped")
+    passed = _by_kind(result for result in run.results if result.verdict == "PASS")
+    text = f"passed: {passed or 'none'}; {', '.join(counts)} in {_duration(run.seconds)}"
     largest = closest(run.results)
     if largest is not None:
         text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check}{on(largest.problem)})"
@@ -149,6 +151,18 @@ def summary(run: Run, most: int = _MOST_NAMED) -> str:
     checks = len({check for check, _ in never})
     rest = f"; not asked: {len(never)} questions of {checks} check{'' if checks == 1 else 's'}" if never else ""
     return f"interrupted: {text}{rest}"
+
+
+def by_kind(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results of each kind that there is, in the order of the kinds: a number of one kind is none of another."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.kind, []).append(result)
+    return {kind: groups[kind] for kind in KINDS if kind in groups}
+
+
+def _by_kind(results: Iterable[Result]) -> str:
+    return ", ".join(f"{kind} {len(group)}" for kind, group in by_kind(results).items())
 
 
 def _not_judged(results: Iterable[Result], most: int) -> str:
@@ -245,9 +259,8 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
 
 
 def _parts(line: str) -> list[str]:
-    """The summary in three lines: counts, the largest ratio, what was not judged."""
-    counts, *others = line.split("; ", 2)
-    return [counts, *others]
+    """The summary line by line: what passed by kind, other counts, the largest ratio, what was not judged."""
+    return line.split("; ", 3)
 
 
 def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:

@@ -74,9 +74,16 @@ def test_problems_must_be_distinct_names_in_a_tuple(changes):
         register(**changes)
 
 
-def test_a_check_without_a_question_is_refused():
-    with pytest.raises(ValueError, match="question: found an empty string"):
-        register(question=" ")
+@pytest.mark.parametrize("question", [" ", "Is it so", "It is so", "It is so!"])
+def test_a_check_needs_a_sentence(question):
+    with pytest.raises(ValueError, match=r"question: found .*expected a sentence that ends in"):
+        register(question=question)
+
+
+@pytest.mark.parametrize("question", ["Is it so?", "It is so."])
+def test_a_statement_and_a_question_are_taken(question):
+    register(question=question)
+    assert core.registered()["identity/x-gpc/bound"].question == question
 
 
 # -- the context -----------------------------------------------------------------------------------------------

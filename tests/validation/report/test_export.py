@@ -15,6 +15,9 @@ def test_json_holds_every_verdict_and_no_number_that_json_does_not_know(fake_run
     content = json.loads(export.json_text(run))
     assert len(content["verdicts"]) == len(run.results)
     assert content["summary"]["failed"] == 2
+    kinds = content["summary"]["kinds"]
+    assert sum(counts["failed"] for counts in kinds.values()) == 2
+    assert set(kinds) == {result.kind for result in run.results}
     assert "moved" not in content
     by_name = {(row["check"], row["verdict"]): row for row in content["verdicts"]}
     for result in run.results:

@@ -99,7 +99,7 @@ def test_what_came_from_outside_is_escaped(html, nasty):
 def test_verdict_reasons_and_commands_are_there(html):
     text = " ".join("".join(read(html).text).split())
     assert "3 of 20 verdicts are red" in text
-    assert "16 passed, 2 failed, 1 error, 1 skipped in 48 s" in text
+    assert "passed: identity 10, exactness 2, bound 2, discrepancy 2; 2 failed (identity 1, bound 1), 1 error" in text
     assert "triad verify --check bound/x-gpc/log_evidence --problem toy" in text
     assert "condition of K_ZZ 4e4 times eps leaves 1e-11" in text
     assert "log Z needs s.e. <= 0.05 nat, found 0.08" in text

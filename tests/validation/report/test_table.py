@@ -80,7 +80,8 @@ def test_quiet_leaves_failures_and_the_summary(run):
     lines = printed(run, width=100, terminal=True, quiet=True)
     assert not [line for line in lines if line.startswith(("PASS", "SKIP"))]
     assert len([line for line in lines if line.startswith(("FAIL", "ERROR"))]) == 3
-    assert "1 passed, 2 failed, 1 error, 1 skipped in 48 s" in lines
+    assert "passed: discrepancy 1" in lines
+    assert "2 failed (identity 1, bound 1), 1 error, 1 skipped in 48 s" in lines
 
 
 def test_failures_give_reason_question_and_command(run):
@@ -130,12 +131,12 @@ def test_skips_of_one_check_share_a_line_and_say_that_reasons_differ(fake_run, f
 
 def test_the_summary_counts_and_names_the_largest_ratio(run):
     assert table.summary(run) == (
-        "1 passed, 2 failed, 1 error, 1 skipped in 48 s; "
+        "passed: discrepancy 1; 2 failed (identity 1, bound 1), 1 error, 1 skipped in 48 s; "
         "largest ratio 0.700 (discrepancy/nested-ep/test_latent_cov on breast-cancer-full); "
         "not judged: 1 quantity (exactness/gibbs-logit/log_evidence on toy)"
     )
     assert table.summary(run._replace(results=(), interrupted=True)) == (
-        "interrupted: 0 passed, 0 failed, 0 skipped in 48 s; not judged: nothing"
+        "interrupted: passed: none; 0 failed, 0 skipped in 48 s; not judged: nothing"
     )
 
 
