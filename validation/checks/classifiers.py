@@ -92,8 +92,9 @@ CLASSIFIERS = tuple(_classifiers())
 
 def posed(entry: Classifier, problem: Problem) -> Problem:
     """The problem with one prior for all latent functions, and the likelihood of the classifier."""
+    matern = {"kernel": "matern", "smoothness": 1.5} if "smoothness" in entry.parameters else {}
     return problem.replace(
-        variance=problem.variance[0], lengthscales=problem.lengthscales[0], noise=problem.noise[0] + 0.05,
+        **matern, variance=problem.variance[0], lengthscales=problem.lengthscales[0], noise=problem.noise[0] + 0.05,
         jitter=1e-6, Z=None if problem.Z is None else problem.Z[0], shared=problem.n_classes > 2,
         likelihood=entry.likelihood if problem.n_classes == 2 else problem.likelihood, y_test=None,
     )  # fmt: skip
@@ -105,7 +106,8 @@ def settings(entry: Classifier, problem: Problem, **more: Any) -> dict[str, Any]
         "variance": float(problem.variance[0]), "lengthscales": problem.lengthscales[0],
         "noise": float(problem.noise[0]), "jitter": float(problem.jitter[0]), "learn": (), "random_state": 0,
         "inducing_points": None if problem.Z is None else problem.Z[0], "epsilon": problem.epsilon, "shared": True,
-        "tol": 1e-12, "max_iter": 10_000,
+        "tol": 1e-12, "max_iter": 10_000, "damping": 0.7, "count": "per-class",
+        "smoothness": None if problem.smoothness is None else float(problem.smoothness[0]),
     }  # fmt: skip
     return {name: value for name, value in {**given, **more}.items() if name in entry.parameters}
 
@@ -121,9 +123,13 @@ def columns(problem: Problem) -> list[int]:
 
 
 def options(entry: Classifier, method: str, **more: Any) -> dict[str, Any]:
-    """Those options that `fast` documents of a method."""
-    known = options_of("fast", method)
-    return {name: value for name, value in {"alpha": entry.alpha, **more}.items() if name in known}
+    """The same settings as options of a method, those that are the classifier's too or are given."""
+    known = set(options_of("fast", method)) & {*entry.parameters, *more}
+    return {
+        name: value
+        for name, value in {"alpha": entry.alpha, "damping": 0.7, "count": "per-class", **more}.items()
+        if name in known
+    }
 
 
 def fitted(entry: Classifier, problem: Problem, **more: Any) -> Any:
@@ -156,17 +162,16 @@ def beside(
     assert answer.test_latent_var is not None
     order = columns(problem)
     mean, var = model.latent_mean_and_variance(problem.X_test)
-    ours = (answer.test_latent_mean, answer.test_latent_var)
+    ours_mean, ours_var = answer.test_latent_mean, answer.test_latent_var
     if entry.several:
-        ours = tuple(part[:, order] for part in ours)
+        ours_mean, ours_var = ours_mean[:, order], ours_var[:, order]
     else:  # one latent function, whose sign is that of the label in the second column
-        sign = 1.0 if order[1] == 1 else -1.0
-        ours = sign * ours[0][:, 0], ours[1][:, 0]
+        ours_mean, ours_var = (1.0 if order[1] == 1 else -1.0) * ours_mean[:, 0], ours_var[:, 0]
     pairs: dict[str, tuple[Any, Any]] = {}
     if entry.method not in _MEAN_CORRECTED:
         assert answer.probabilities is not None
         pairs["predict_proba"] = (model.predict_proba(problem.X_test), answer.probabilities[:, order])
-        pairs |= {"latent means": (mean, ours[0]), "latent variances": (var, ours[1])}
+        pairs |= {"latent means": (mean, ours_mean), "latent variances": (var, ours_var)}
     if evidence and np.isfinite(model.log_evidence_):
         pairs["log_evidence_"] = (model.log_evidence_, answer.log_evidence)
     return _apart(pairs, limit, why, type(model).__name__, answer.label)
@@ -270,14 +275,14 @@ def brought(entry: Classifier, context: Context, problem: Problem) -> Iterable[O
     """Batches that are brought one by one, and the stochastic method on the same list."""
     asked = posed(entry, problem)
     listed = [np.arange(k, asked.n, 4) for k in range(4)]
-    given = settings(entry, asked, prior=None)
+    given = settings(entry, asked, prior=None, count="all")  # how many rows of each class are to come nobody says
     model = entry.cls(**given)
     text = labelled(entry, asked)
     for part in listed:
         model.partial_fit(asked.X[part], text[part], classes=np.unique(text), total_samples=asked.n)
     # from nothing a running average of the batches: rates 1, 1/2, 1/3, ...; tied factors count batches themselves
-    rate = {} if entry.several else {"rate": ("decay", 1.0, 0.0, 1.0)}
-    answer = context.solve("fast", entry.stochastic, asked, **options(entry, entry.stochastic, batches=listed, **rate))
+    more = {"count": "all"} if entry.several else {"rate": ("decay", 1.0, 0.0, 1.0)}
+    answer = context.solve("fast", entry.stochastic, asked, **options(entry, entry.stochastic, batches=listed, **more))
     limit, why = identity_limit(asked)
     # of batches the evidence is an estimate from the last of them
     yield beside(entry, model, answer, limit, f"four batches, each a step; {why}", evidence=False)

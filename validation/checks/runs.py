@@ -22,6 +22,7 @@ from validation import chains
 from validation.catalogue import ALL_ROWS, METHODS, TRUTHS
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.compare import identity_limit, relative_difference
+from validation.implementations.in_parts import CLASSES, QUADRATIC, in_parts
 from validation.jobs.run import Processes
 from validation.options import options_of
 from validation.problem import Problem
@@ -390,22 +391,41 @@ def threads(method: Method, context: Context, problem: Problem) -> Iterable[Outc
     """Two sweeps on one thread of linear algebra and on two."""
     asked = enlarged(posed(method, problem))
     for witness in set(method.witnesses) & {"fast"}:
-        few = {"max_iterations": 2, "gradients": False, "batch_size": 210, "n_steps": 2, "seed": 3}
-        some = ("max_iterations", "gradients") if documents(witness, method.name, "max_iterations") else few
-        options = {name: value for name, value in few.items() if name in some and documents(witness, method.name, name)}
-        answers = []
-        for count in (1, 2):
-            with threadpool_limits(limits=count, user_api="blas"):
-                answers.append(solve(witness, method.name, asked, **options))
-        yield close(*answers, "threads add in another order: rounding", "two threads")
+        known = options_of(witness, method.name)
+        few: dict[str, Any] = {"max_iterations": 2, "gradients": False}
+        if "max_iterations" not in known and "batch_size" in known:
+            few = {"batch_size": asked.n, "n_steps": 2, "seed": 3}
+        options = {name: value for name, value in few.items() if name in known}
+        with threadpool_limits(limits=1, user_api="blas"):
+            one = solve(witness, method.name, asked, **options)
+        with threadpool_limits(limits=2, user_api="blas"):
+            two = solve(witness, method.name, asked, **options)
+        yield close(one, two, "threads add in another order: rounding", "two threads")
 
 
 def workers(method: Method, context: Context, problem: Problem) -> Iterable[Outcome]:
     """Chains in two groups, in this process and in two others."""
-    (witness,) = method.witnesses
+    (witness,), asked = method.witnesses, posed(method, problem)
     options = list(runs(witness, method.name).values())[-1]
-    here, there = (chains.solve_groups(method.name, problem, Processes(count), groups=2, **options) for count in (1, 2))
+    here, there = (chains.solve_groups(method.name, asked, Processes(count), groups=2, **options) for count in (1, 2))
     yield same_bits(here, there, "a group draws from a stream of its own", "two processes")
+
+
+def parts(method: Method, context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Rows that are read part by part, to the fixed point of the same rows in one array."""
+    asked = posed(method, problem)
+    answer = context.solve("fast", method.name, asked)
+    assert answer.probabilities is not None
+    for leaf in (5,):
+        found = in_parts(method.name, asked, leaf)
+        # the compact bounds have no q of their own
+        names = [name for name in found if getattr(answer, name) is not None]
+        apart = {name: relative_difference(found[name], getattr(answer, name)) for name in names}
+        worst = max(sorted(apart), key=lambda name: apart[name])
+        limit, why = identity_limit(asked)
+        yield Compared(float(apart[worst]), limit, f"{why}; {worst} differs most of {', '.join(apart)}",
+                       f"fast {method.name}, {leaf} rows a part", answer.label,
+                       "largest relative difference")  # fmt: skip
 
 
 # -- registration ----------------------------------------------------------------------------------------------------
@@ -428,6 +448,7 @@ QUESTIONS: Mapping[str, Question] = {
     "same_seed": Question("The same seed gives the same digits.", ("seed",), same_seed),
     "another_seed": Question("Another seed gives another run if anything is drawn.", ("seed",), another_seed),
     "batches": Question("A batch is a set of rows, and a drawn one of n rows has them all.", ("batches",), batches),
+    "parts": Question("Rows that are read part by part give the answer of one array.", (), parts),
     "threads": Question(
         "The answer does not depend on the threads of linear algebra.", ("block_size",), threads, full=True
     ),
@@ -440,6 +461,8 @@ def _register(method: Method, quantity: str, question: Question) -> None:
     able = {w for w in method.witnesses if documents(w, method.name, *question.needs)}
     if quantity.endswith("seed"):
         able = {w for w in able if drawn(w, method.name) is not None}
+    if quantity == "parts":
+        able = {"fast"} if method.name in QUADRATIC + CLASSES else set()
     if not able:
         return
     quick = () if question.full or able == {"reference"} else (method.problem,)

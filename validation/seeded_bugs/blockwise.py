@@ -117,20 +117,7 @@ def _bugs() -> tuple[SeededBug, ...]:
         for name, sentence, target, make in ways:
             made.append(
                 SeededBug(f"{method}/parts-{name}", "fast", method, sentence, (target,), make, (problem,),
-                      (f"identity/{method}/parts",))
-            )  # fmt: skip
-    for method, problem in (
-        *((name, "toy-sparse") for name in ("x-gpc-svi", "svgpc", "epgpc", "svi")),
-        *((name, "toy-3-sparse-threshold") for name in ("sep", "ep", "vi-robust", "pep", "apep")),
-    ):
-        for name, sentence, make in (
-            ("row-before", "a batch has the row before each that is listed", _row_before),
-            ("last-row-twice", "the last row of a batch stands in the place of the first too", _first_row_last),
-            ("labels-turned", "labels of a batch come in the reverse order of its inputs", _labels_turned),
-        ):
-            made.append(
-                SeededBug(f"{method}/batches-{name}", "fast", method, sentence, ("fast.blockwise.engines:_rows",), make,
-                      (problem,), (f"identity/{method}/batches-elsewhere",))
+                      (f"run/{method}/parts",))
             )  # fmt: skip
     return tuple(made)
 

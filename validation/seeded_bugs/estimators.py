@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -34,13 +33,6 @@ def _one_unit(original: Any) -> Any:
     return lengthscales
 
 
-def _unscaled(original: Any) -> Any:
-    def inducing(self: Any, X: Any, lengthscales: Any, rng: Any) -> Any:
-        return original(self, X, 0.0 * lengthscales + 1.0, rng)
-
-    return inducing
-
-
 def _first_seed(original: Any) -> Any:
     def rng(self: Any) -> Any:
         import numpy as np
@@ -48,23 +40,6 @@ def _first_seed(original: Any) -> Any:
         return np.random.RandomState(0)
 
     return rng
-
-
-def _rows_alone(original: Any) -> Any:
-    def stand_for(self: Any, n: int) -> None:
-        self._source.n = self._n = n
-
-    return stand_for
-
-
-def _factor_stays(original: Any) -> Any:
-    def stand_for(self: Any, observed: Any) -> None:
-        from fast.sparse_classes.sep import TiedFactors
-
-        self.run = TiedFactors(observed, self.run.points, self.run.count, self.run.q)
-        self.started = True
-
-    return stand_for
 
 
 def _absolute(original: Any) -> Any:
@@ -104,7 +79,7 @@ FAULTS = (
         "columns of predict_proba are in the reverse of the order of classes_",
         f"{_BASE}.predict_proba",
         lambda original: lambda self, X: original(self, X)[:, ::-1],
-        "identity/x-gpc/classifier",
+        "classifier/x-gpc/*",
     ),
     seeded(
         "ep",
@@ -112,7 +87,7 @@ FAULTS = (
         "columns of three classes move on by one",
         f"{_BASE}.predict_proba",
         lambda original: lambda self, X: original(self, X)[:, [1, 2, 0]],
-        "identity/ep/classifier",
+        "classifier/ep/*",
     ),
     seeded(
         "svgpc",
@@ -120,7 +95,7 @@ FAULTS = (
         "decision_function is the log odds of the first label",
         f"{_BASE}.decision_function",
         lambda original: lambda self, X: -original(self, X),
-        "identity/svgpc/classifier",
+        "classifier/svgpc/*",
     ),
     seeded(
         "vi-jj",
@@ -128,7 +103,7 @@ FAULTS = (
         "decision_function counts in bits",
         f"{_BASE}.decision_function",
         lambda original: lambda self, X: original(self, X) / 0.6931471805599453,
-        "identity/vi-jj/classifier",
+        "classifier/vi-jj/*",
     ),
     seeded(
         "ep",
@@ -136,7 +111,7 @@ FAULTS = (
         "the classifier keeps damping to itself",
         "fast.estimators.villacampa2017:EPClassifier._options",
         lambda original: _without(original, "damping"),
-        "identity/ep/classifier*",
+        "classifier/ep/*",
     ),
     seeded(
         "vi-taylor",
@@ -144,15 +119,15 @@ FAULTS = (
         "the classifier has a squared exponential kernel whatever the smoothness",
         "fast.estimators.izmailov:_StagedClassifier._prior",
         lambda original: lambda self, start: replace(original(self, start), smoothness=None),
-        "identity/vi-taylor/classifier",
+        "classifier/vi-taylor/*",
     ),
     seeded(
-        "x-gpc-svi",
+        "x-gpc",
         "total-samples-ignored",
         "partial_fit counts the rows it has seen, whatever total_samples says",
         f"{_BASE}._checked_total",
         lambda original: lambda self, total_samples, n_rows: None,
-        "identity/x-gpc-svi/brought_batches",
+        "classifier/x-gpc/*",
     ),
     seeded(
         "sep",
@@ -160,7 +135,7 @@ FAULTS = (
         "partial_fit counts the rows it has seen, whatever total_samples says",
         f"{_BASE}._checked_total",
         lambda original: lambda self, total_samples, n_rows: None,
-        "identity/sep/brought_batches",
+        "classifier/sep/*",
     ),
     seeded(
         "x-gpc",
@@ -168,7 +143,7 @@ FAULTS = (
         "every input has the mean of the default lengthscales",
         ("fast.kernel.defaults:default_lengthscales", "fast.estimators._base:default_lengthscales"),
         _one_unit,
-        ("identity/x-gpc/median_lengthscales", "identity/x-gpc/classifier_starts"),
+        "classifier/x-gpc/*",
     ),
     seeded(
         "gfitc",
@@ -176,15 +151,7 @@ FAULTS = (
         "log_evidence_ is the log evidence of a row",
         f"{_BASE}._keep",
         _per_row,
-        "identity/gfitc/classifier",
-    ),
-    seeded(
-        "epgpc",
-        "inducing-points-in-units-of-inputs",
-        "inducing points are spread in the units of the inputs, not of the lengthscales",
-        f"{_BASE}._inducing",
-        _unscaled,
-        "identity/epgpc/classifier_starts",
+        "classifier/gfitc/*",
     ),
     seeded(
         "apep",
@@ -192,31 +159,7 @@ FAULTS = (
         "random_state does not reach the order of the rows",
         f"{_BASE}._rng",
         _first_seed,
-        ("identity/apep/classifier_steps", "identity/apep/classifier_settings"),
-    ),
-    seeded(
-        "svgpc",
-        "brought-sites-stay",
-        "sites that stood for fewer rows keep their size as the rows grow",
-        "fast.one_latent.online:Online._stand_for",
-        _rows_alone,
-        ("identity/svgpc/brought_batches", "identity/svgpc/brought_after_fit"),
-    ),
-    seeded(
-        "sep",
-        "tied-factor-stays",
-        "the tied factor of fewer rows keeps its size as the rows grow",
-        "fast.sparse_classes.stream:TiedStream._stand_for",
-        _factor_stays,
-        ("identity/sep/brought_batches", "identity/sep/brought_after_fit"),
-    ),
-    seeded(
-        "x-gpc-svi",
-        "refused-batch-leaves-points",
-        "inducing points of a batch that is refused stay",
-        "fast.one_latent.online:Online.whole",
-        lambda original: lambda self: nullcontext(),
-        "identity/x-gpc-svi/brought_*",
+        "classifier/apep/*",
     ),
     seeded(
         "laplace",
@@ -224,7 +167,7 @@ FAULTS = (
         "the hyperprior sees lengthscales in the units of the inputs",
         "fast.estimators._hyper:HyperLearning._density_of",
         _absolute,
-        "identity/laplace/classifier_settings",
+        "classifier/laplace/*",
     ),
     *(
         seeded(
@@ -233,7 +176,7 @@ FAULTS = (
             "lengthscales are pulled to their medians one by one, as if they had no common factor",
             "fast.core.hyperprior:log_hyperprior",
             _untied,
-            f"identity/{method}/classifier_optimum",
+            f"classifier/{method}/*",
         )
         for method in ("x-gpc", "gfitc")
     ),
@@ -244,7 +187,7 @@ FAULTS = (
             "the weak prior is a density of values and not of their logarithms",
             "fast.estimators._hyper:weak",
             _of_values,
-            (f"identity/{method}/classifier_optimum", f"identity/{method}/classifier_settings"),
+            f"classifier/{method}/*",
         )
         for method in ("epgpc", "laplace")
     ),

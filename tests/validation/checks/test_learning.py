@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validation.catalogue import METHODS
-from validation.checks import learning, resumed, settings
+from validation.checks import learning, settings
 from validation.checks.core import Context
 
 
@@ -72,20 +72,3 @@ def test_a_full_run_asks_more():
     runs = [learning.RUNS["nested-ep"][-1]]
     assert runs[0].full
     assert list(learning.side_by_side(Context(quick=True), "nested-ep", runs)) == []
-
-
-def test_numbers_that_differ_are_counted():
-    a = np.array([1.0, np.nan, 3.0])
-    assert resumed.unequal(a, a.copy()) == 0.0
-    assert resumed.unequal(a, np.array([1.0, 2.0, np.nextafter(3.0, 4.0)])) == 2.0
-    assert resumed.unequal(a, a[:2]) == 3.0
-
-
-def test_a_run_that_forgets_its_moments_is_not_the_same(monkeypatch):
-    from fast.sparse_classes import training as class_training
-
-    run = next(run for run in resumed.RUNS if run.method == "sep")
-    assert [outcome.observed for outcome in resumed.interrupted([run], [(3,)])] == [0.0]
-    monkeypatch.setattr(class_training, "adam_restored", lambda arrays: class_training.AdamState.start(
-        arrays["adam_first"].size))  # fmt: skip
-    assert [outcome.observed > 0.0 for outcome in resumed.interrupted([run], [(3,)])] == [True]
