@@ -88,7 +88,7 @@ def posed(method: Method, problem: Problem) -> Problem:
     """The first rows and inducing points of a problem, with the likelihood of the method."""
     assert problem.X_test is not None
     return problem.replace(
-        X=problem.X[:_ROWS], y=problem.y[:_ROWS], X_test=problem.X_test[:3], y_test=None,
+        X=problem.X[:_ROWS], y=problem.y[:_ROWS], X_test=problem.X_test[:5], y_test=None,
         Z=None if problem.Z is None else problem.Z[:, :_POINTS],
         likelihood=method.likelihood if problem.n_classes == 2 else problem.likelihood,
         hyperprior=None if method.witnesses == _DETERMINISTIC else _DENSITY,

@@ -24,7 +24,7 @@ def in_parts(method: str, problem: Problem, leaf: int, client: Any = None) -> di
     quadratic, taylor, sep, multiclass = (
         importlib.import_module(f"fast.blockwise.{name}") for name in ("quadratic", "taylor", "sep", "multiclass")
     )
-    rows, test_rows = rows_of(problem.X, problem.y, leaf=leaf), rows_of(problem.X_test, leaf=leaf)
+    rows, test_rows = rows_of(problem.X, problem.y, leaf=leaf), rows_of(problem.X_test, leaf=2)
     fields = {name: getattr(problem, name) for name in ("variance", "lengthscales", "noise", "jitter", "Z")}
     if method in QUADRATIC:
         prior = values.Prior(**{name: value[0] for name, value in fields.items()})

@@ -155,6 +155,7 @@ _FILES = (
             (f"{module}:adam_restored",),
             _without_moments,
             f"run/{method}/*",
+            "*",
         )
         for method, module in (
             ("ep", "fast.sparse_classes.training"),
@@ -169,6 +170,7 @@ _FILES = (
         "fast.sparse_classes.data:block_edges",
         _last_left,
         "run/vi-robust/*",
+        "*",
     ),
 )
 

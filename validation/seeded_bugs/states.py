@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from validation.seeded_bugs._seeded import seeded
+from validation.seeded_bugs._seeded import Seeds
+
+seeded = Seeds(problems="*")
 
 FAULTS = (
     seeded(
