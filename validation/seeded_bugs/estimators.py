@@ -26,15 +26,6 @@ def _per_row(original: Any) -> Any:
     return keep
 
 
-def _one_unit(original: Any) -> Any:
-    def lengthscales(X: Any, rng: Any) -> Any:
-        correct = original(X, rng)
-        correct[:] = correct.mean()
-        return correct
-
-    return lengthscales
-
-
 def _first_seed(original: Any) -> Any:
     def rng(self: Any) -> Any:
         import numpy as np
@@ -42,13 +33,6 @@ def _first_seed(original: Any) -> Any:
         return np.random.RandomState(0)
 
     return rng
-
-
-def _absolute(original: Any) -> Any:
-    def density(self: Any, X: Any, lengthscales: Any) -> Any:
-        return original(self, X, 0.0 * lengthscales + 1.0)
-
-    return density
 
 
 def _untied(original: Any) -> Any:
@@ -140,14 +124,6 @@ FAULTS = (
         "classifier/sep/*",
     ),
     seeded(
-        "x-gpc",
-        "default-lengthscale-of-no-input",
-        "every input has the mean of the default lengthscales",
-        ("fast.kernel.defaults:default_lengthscales", "fast.estimators._base:default_lengthscales"),
-        _one_unit,
-        "classifier/x-gpc/*",
-    ),
-    seeded(
         "gfitc",
         "classifier-evidence-of-a-row",
         "log_evidence_ is the log evidence of a row",
@@ -162,14 +138,6 @@ FAULTS = (
         f"{_BASE}._rng",
         _first_seed,
         "classifier/apep/*",
-    ),
-    seeded(
-        "laplace",
-        "hyperprior-in-units-of-inputs",
-        "the hyperprior sees lengthscales in the units of the inputs",
-        "fast.estimators._hyper:HyperLearning._density_of",
-        _absolute,
-        "classifier/laplace/*",
     ),
     *(
         seeded(
