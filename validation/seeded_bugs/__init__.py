@@ -5,7 +5,6 @@ from __future__ import annotations
 from validation.seeded_bugs import (
     blockwise,
     chains,
-    edges,
     estimators,
     evidence,
     forms,
@@ -21,7 +20,6 @@ from validation.seeded_bugs import (
     print_villacampa2020,
     print_wenzel2019,
     probit,
-    promises,
     riihimaki,
     shared,
     softmax,
@@ -44,7 +42,6 @@ def all_bugs() -> tuple[SeededBug, ...]:
         x_gpc.FAULTS
         + stochastic.FAULTS
         + states.FAULTS
-        + edges.FAULTS
         + learning.FAULTS
         + estimators.FAULTS
         + izmailov.FAULTS
@@ -71,5 +68,4 @@ def all_bugs() -> tuple[SeededBug, ...]:
         + shared.FAULTS
         + ways.FAULTS
         + blockwise.FAULTS
-        + promises.FAULTS
     )
