@@ -20,10 +20,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Multiplications of the largest product of a step from which one library keeps its threads. Measured on two cores as
-# seconds with two threads in SciPy's library over those with one. Idle: a fit of Laplace with three classes on 300 rows
-# .80, on 800 .70, x-gpc on 500 rows .74, on 5000 rows with 200 points .8. Beside busy processes threads wait for each
-# other in every call: 3 to 5 for those fits and for Laplace on 1200 rows, 2.9 for a Cholesky factor of 2500 rows, 1.02
-# for a product of 2000 x 2000. So sizes have to be such that minutes can be gained.
+# seconds with two threads in SciPy's library over those with one, idle and beside one busy process. laplace-binary on
+# 1200 rows: 0.9 and 1.4 to 1.8; on 2500 rows: 0.7 to 0.8 and 1.04. Laplace with three classes on 300 and 800 rows: 0.8
+# and 0.7 idle, 3 to 5 beside busy processes, where threads of short calls wait for each other. So one thread is right
+# for sizes at which a busy machine loses more than an idle one gains.
 _WORK = 2000**3
 
 _lock = threading.Lock()
