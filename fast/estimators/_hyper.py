@@ -28,6 +28,7 @@ from fast.core.ending import ended, ending, enough
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyperprior import Hyperprior, half_t_scale, weak
 from fast.core.learned import field_of
+from fast.core.linalg import spectrum
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.defaults import default_lengthscales
 
@@ -119,7 +120,7 @@ def quadratures(times: Callable[[FloatArray], FloatArray], probe: FloatArray) ->
     for _ in range(_LANCZOS):
         image = times(basis[-1])
         diagonal.append(float(basis[-1] @ image))
-        values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+        values, vectors = spectrum(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1), "Lanczos matrix")
         yield length**2 * float(vectors[0] ** 2 @ np.log1p(np.maximum(values, 0.0)))
         for one in basis:
             image = image - one * (one @ image)
