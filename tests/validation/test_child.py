@@ -20,7 +20,7 @@ from validation.testing import checks_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = '''
-import ctypes, os, signal, sys, threading, time
+import ctypes, os, signal, sys, time
 from dataclasses import replace
 from validation import solve
 
@@ -65,12 +65,6 @@ def closes_stdout(method, problem, **options):
     if not sys.stdout.closed:
         sys.stdout.close()
         os.open(os.devnull, os.O_WRONLY)  # another file has its number
-    return right(method, problem)
-
-def later(method, problem, **options):
-    """Ends the process a moment after its answer."""
-    if problem.name == "two-points":
-        threading.Timer(0.3, lambda: os._exit(0)).start()
     return right(method, problem)
 
 def talks(method, problem, **options):
@@ -137,7 +131,6 @@ ENDS = {
     "forks": "exit code 0",
     "leaves_a_process": "exit code 0",
     "closes_all": "exit code ",
-    "later": "exit code 0",
 }
 
 

@@ -555,8 +555,8 @@ def test_an_interrupt_exits_130_and_leaves_no_half_written_file(tmp_path):
         env=os.environ | THREADS | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "working\n"
+        assert process.stderr is not None  # where what a program prints goes
+        assert process.stderr.readline() == "working\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:

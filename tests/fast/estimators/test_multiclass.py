@@ -234,33 +234,6 @@ def test_a_part_of_many_rows_decides_on_the_parameters_and_all_rows_on_the_rest(
     assert np.isfinite(hurried.predict_proba(X)).all()
 
 
-@pytest.mark.parametrize("cls", [NestedEPClassifier, NestedIEPClassifier])
-def test_all_rows_start_at_the_sites_of_the_part(cls, iris, monkeypatch):
-    X, y = iris
-    monkeypatch.setattr(multiclass, "_PART", 30)
-    starts, module = [], cls._module
-    converge = module.converge
-    parts, sampled = [], multiclass.sample
-    monkeypatch.setattr(multiclass, "sample", lambda *asked: parts.append(sampled(*asked)) or parts[-1])
-
-    def watched(prior, options, start=None):
-        posterior = converge(prior, options, start=start)
-        starts.append((start, posterior))
-        return posterior
-
-    monkeypatch.setattr(module, "converge", watched)
-    cls(random_state=0, max_iter=2).fit(X, y)
-    (near, _), (_, part) = starts[-1], starts[-2]
-    rows, others = parts[-1], np.setdiff1d(np.arange(y.size), parts[-1])
-    pair = near if isinstance(near, tuple) else near.pair
-    sites = part.alpha_tilde if isinstance(near, tuple) else np.einsum("nkk->nk", part.site_precision)
-    np.testing.assert_array_equal(pair[0][rows], sites)
-    np.testing.assert_array_equal(pair[0][others], 0.0)
-    np.testing.assert_array_equal(pair[1][others], 0.0)
-    inner = near[1] if isinstance(near, tuple) else near.beta_tilde
-    np.testing.assert_array_equal(inner[rows], part.beta_tilde)
-
-
 def test_parameters_at_which_the_method_does_not_converge_are_refused(iris, monkeypatch):
     """Of a fixed point that was not reached nothing is known: the search stays where they are."""
     X, y = iris
