@@ -41,11 +41,11 @@ def source(text: str) -> str:
 
 def write(app: Sphinx) -> None:
     """All pages; one that would be the same as before is left alone, so that it is not read again."""
-    from validation.ledger import atlas, audit, perturbed, registry
+    from validation.ledger import atlas, audit, perturbed, static
 
     sources = audit.default_sources()
     ledger = audit.build(sources)
-    functions = {item.address: item for item in registry.collect(sources.packages).functions}
+    functions = {item.address: item for item in static.functions(sources.packages).functions}
     folder = Path(app.srcdir) / "atlas"
     folder.mkdir(exist_ok=True)
     words = tomllib.loads((Path(app.srcdir) / "symbols.toml").read_text(encoding="utf-8"))
