@@ -1,6 +1,6 @@
 """Sites and energies on data in parts: what is refused, where runs end, predictions leaf by leaf.
 
-That sweeps are those of the array path is asked by `triad verify --check 'identity/*/parts'`, of each method.
+That sweeps are those of the array path is asked by `triad verify --check 'run/*/parts'`, of each method.
 """
 
 from dataclasses import replace

@@ -255,10 +255,9 @@ def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
 
 @pytest.mark.slow
 def test_data_in_parts_are_judged_on_two_processes(two_processes):
-    methods = ("x-gpc", "vi-jj", "sep", "ep", "gfitc", "pep", "vi-robust")
-    selection = runner.select(check=[*(f"identity/{name}/parts" for name in methods), "identity/*/batches-elsewhere"])
+    selection = runner.select(check=["run/*/parts"])
     results = runner.run(selection, engine=two_processes).results
-    assert len(results) > 20
+    assert len(results) >= len(selection.pairs) > 0
     assert {result.verdict for result in results} == {"PASS"}
 
 
