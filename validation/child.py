@@ -38,7 +38,7 @@ from validation.solve import ImplementationError, find_implementation, known_met
 
 _LOOK = 0.05  # seconds between two looks at whether the process is there
 _LAST_WORDS = 1.0  # seconds that the pipe of a dead process is read to its end
-_END = 2.0  # seconds that a process has to end by itself
+_END = 2.0  # seconds that a process has to end before it is killed
 _WORDS = ("likelihoods", "kernels", "points")  # attributes by which a program says what it takes
 _FAILURES = {"ValueError": ValueError, "TypeError": TypeError, "ImplementationError": ImplementationError}
 _START = "import sys; sys.path[:] = {path!r}; from validation.child import serve; serve({name!r})"
@@ -224,7 +224,7 @@ def _listen(stream: BinaryIO, answers: queue.Queue[_Message | None]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a process end by itself, and kill it if it is still there."""
+    """Wait for a process to end, and kill it if it is still there."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # what could not be written is not written now either
         process.stdin.close()

@@ -1,4 +1,4 @@
-"""Columns of inputs that data can tell apart: those that do not vary and copies of others are left out of training.
+"""Columns of inputs that data can distinguish: training skips those that do not vary, and copies of others.
 
 A copy is an affine function of another column, a x + b with a of either sign, in every row. Both properties hold up to
 rounding of the type that the inputs have. Looking for them takes O(n d) time in blocks of rows.
@@ -159,7 +159,7 @@ class Columns(NamedTuple):
 
 
 def every_column(n_columns: int) -> Columns:
-    """Each column by itself.
+    """Each column is a group of its own.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def columns_of(X: Any, Z: FloatArray | None = None) -> Columns:
     Parameters
     ----------
     X : (n, d)    real, finite; may be a numpy.memmap
-    Z : (m, d)    rows beside them: inducing points that somebody chose
+    Z : (m, d)    rows beside them: inducing points that the caller gave
     """
     return _columns_of(X, Z, _eps(X))
 

@@ -22,8 +22,9 @@ R = TypeVar("R")
 # Multiplications of the largest product of a step from which one library keeps its threads. Measured on two cores as
 # seconds with two threads in SciPy's library over those with one, idle and beside one busy process. laplace-binary on
 # 1200 rows: 0.9 and 1.4 to 1.8; on 2500 rows: 0.7 to 0.8 and 1.04. Laplace with three classes on 300 and 800 rows: 0.8
-# and 0.7 idle, 3 to 5 beside busy processes, where threads of short calls wait for each other. So one thread is right
-# for sizes at which a busy machine loses more than an idle one gains.
+# and 0.7 idle, 3 to 5 beside an uncontrolled load of several processes, where threads of short calls wait for each
+# other. Between 1200 and 2500 rows nothing was measured: the border lies somewhere there. Below it a busy machine loses
+# more than an idle one gains.
 _WORK = 2000**3
 
 _lock = threading.Lock()

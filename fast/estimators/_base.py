@@ -260,8 +260,8 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         fewer, say nothing of columns.
         """
         d = X.shape[1]
-        told = isinstance(self.lengthscales, str) or self._moves_lengthscales()
-        if not told or X.shape[0] <= few:
+        chosen = isinstance(self.lengthscales, str) or self._moves_lengthscales()
+        if not chosen or X.shape[0] <= few:
             self._columns = every_column(d)
             return X
         more = None if getattr(self, "inducing_points", None) is None else self._given_points()

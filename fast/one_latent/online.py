@@ -243,7 +243,7 @@ class Online:
         Parameters
         ----------
         lengthscales (k,), Z (m, k)    of them
-        learn                          what moves from here on; Adam starts anew where its vector has another size
+        learn                          what moves from here on; Adam restarts where its vector has another size
         hyperprior                     density of what is learned
         """
         run, state = self._run, self._run.state

@@ -191,7 +191,7 @@ class TiedStream:
         Parameters
         ----------
         lengthscales (C, k), Z (C, m, k)    of them
-        learn                               what moves from here on; Adam starts anew where its vector has another size
+        learn                               what moves from here on; Adam restarts where its vector has another size
         hyperprior                          density of what is learned
         """
         run = self.run

@@ -57,7 +57,7 @@ BEFORE_WORK = ("declare", "threads", "checks", "options", "errors", "values", "i
 
 
 def watched(call, looks=150):
-    """Numbers of libraries with several threads, seen in functions of the witnesses; ended after so many looks."""
+    """Numbers of libraries with several threads, sampled in functions of the witnesses until there are enough."""
     seen = []
 
     def look(frame, event, _):

@@ -15,7 +15,7 @@ import numpy as np
 from validation.bench.measure import Row
 from validation.jobs.processes import THREAD_VARIABLES
 
-_PATIENCE = 2.0  # a fit that takes so many times as long as the fastest one is stopped: it decides nothing
+_PATIENCE = 2.0  # times the fastest fit after which one is stopped
 
 
 def rule(*, repeats: int = 3) -> Iterable[Row]:
