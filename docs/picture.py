@@ -23,8 +23,8 @@ import numpy as np
 from gibbs.core.options import LogitOptions
 from gibbs.models import sampling
 from validation import problems, solve, truth
+from validation.door.storage import write_text
 from validation.implementations.gibbs.asked import one_latent
-from validation.storage import write_text
 
 PICTURE = Path(__file__).resolve().parent / "_static" / "triangle.svg"
 PROBLEM, METHOD = "iris", "x-gpc"

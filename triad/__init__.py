@@ -4,10 +4,10 @@
 
     answer = triad.solve("fast", "x-gpc", triad.problems.get("toy"))
 
-Problem, Solution      the question and an answer, as plain arrays: `validation.problem`, `validation.solution`
-solve                  ask a witness, or a program of your own, for its answer: `validation.solve`
-compare                two answers side by side, with limits and reasons: `validation.compare`
-judge                  a program of your own on every question that its method allows: `validation.judging`
+Problem, Solution      the question and an answer, as plain arrays: `validation.door.problem`,
+`validation.door.solution` solve                  ask a witness, or a program of your own, for its answer:
+`validation.solve` compare                two answers side by side, with limits and reasons: `validation.judge.compare`
+judge                  a program of your own on every question that its method allows: `validation.judge.judging`
 problems, truths       the built-in questions, and their stored posteriors: `validation.problems`, `validation.truth`
 datasets               data by name: `validation.datasets`
 XGPClassifier, ...     scikit-learn classifiers, one for each method that trains: `fast.estimators`
@@ -45,11 +45,12 @@ if TYPE_CHECKING:
     from validation import datasets as datasets
     from validation import problems as problems
     from validation import truth as truths
-    from validation.compare import compare as compare
-    from validation.judging import judge as judge
-    from validation.problem import Problem as Problem
-    from validation.solution import Solution as Solution
-    from validation.solve import solve as solve
+    from validation.door.problem import Problem as Problem
+    from validation.door.solution import Solution as Solution
+    from validation.door.solve import solve as solve
+    from validation.judge.compare import compare as compare
+    from validation.judge.judging import judge as judge
+    from validation.judge.testing import parametrize_with_checks as parametrize_with_checks
 
 __all__ = [
     "APEPClassifier",
@@ -77,6 +78,7 @@ __all__ = [
     "compare",
     "datasets",
     "judge",
+    "parametrize_with_checks",
     "problems",
     "solve",
     "truths",
@@ -84,13 +86,14 @@ __all__ = [
 
 # where each name is: (module, attribute), "" for the module itself; all other names are classifiers
 _DOORS = {
-    "Problem": ("validation.problem", "Problem"),
-    "Solution": ("validation.solution", "Solution"),
-    "compare": ("validation.compare", "compare"),
+    "Problem": ("validation.door.problem", "Problem"),
+    "Solution": ("validation.door.solution", "Solution"),
+    "compare": ("validation.judge.compare", "compare"),
     "datasets": ("validation.datasets", ""),
-    "judge": ("validation.judging", "judge"),
+    "judge": ("validation.judge.judging", "judge"),
+    "parametrize_with_checks": ("validation.judge.testing", "parametrize_with_checks"),
     "problems": ("validation.problems", ""),
-    "solve": ("validation.solve", "solve"),
+    "solve": ("validation.door.solve", "solve"),
     "truths": ("validation.truth", ""),
 }
 _PACKAGES = ("reference", "fast", "gibbs", "validation")

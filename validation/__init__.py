@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-# at once, for it loads nothing: as a name given later it would lose against the module of the same name
-from validation.solve import solve
+# at once, for it loads nothing that takes time
+from validation.door.solve import JUDGE, OWN, WITNESSES, solve
 
-# not from `typing`: until this module is done, Ctrl-C is not ours (see `validation.entry`), and that takes 10 ms
+# not from `typing`: until this module is done, Ctrl-C is not ours (`validation.command.entry`), and that takes 10 ms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from validation.problem import Problem
-    from validation.solution import Solution
+    from validation.door.problem import Problem
+    from validation.door.solution import Solution
+
+OWN.update({name: f"validation.implementations.{name}" for name in WITNESSES + JUDGE})
 
 __all__ = ["Problem", "Solution", "solve"]
 
@@ -19,11 +21,11 @@ __all__ = ["Problem", "Solution", "solve"]
 def __getattr__(name: str) -> Any:
     """Problem and Solution once somebody asks: NumPy takes a quarter of a second that `triad --help` need not wait."""
     if name == "Problem":
-        from validation.problem import Problem
+        from validation.door.problem import Problem
 
         return Problem
     if name == "Solution":
-        from validation.solution import Solution
+        from validation.door.solution import Solution
 
         return Solution
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """`python -m validation` is `triad`."""
 
-from validation.entry import main
+from validation.command.entry import main
 
 if __name__ == "__main__":
     main()

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation import datasets
-from validation.problem import Problem
-from validation.quoting import shown
+from validation.door.problem import Problem
+from validation.door.quoting import shown
 
 
 class Recipe(NamedTuple):

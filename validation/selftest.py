@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from validation.checks import core, runner, selection
 from validation.checks.core import Context, Result
 from validation.checks.runner import Answered, Event, Listener, Pair
+from validation.door.quoting import shown
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine, Processes
 from validation.jobs.store import Store
-from validation.quoting import shown
 
 # Where bugs come from: a callable, named so that a fresh process can find it, that gives a tuple of bugs.
 SOURCE = "validation.seeded_bugs:all_bugs"

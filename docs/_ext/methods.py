@@ -36,21 +36,21 @@ def pages(told: Mapping[str, Any]) -> dict[str, str]:
 
     Raises
     ------
-    ValueError    unless it tells of the methods of `validation.catalogue`, in its order
+    ValueError    unless it tells of the methods of `validation.door.catalogue`, in its order
     """
-    from validation import catalogue
+    from validation.door import catalogue
 
     if list(told["methods"]) != [entry.method for entry in catalogue.METHODS]:
         wrong = {*told["methods"]} ^ {entry.method for entry in catalogue.METHODS}
-        expected = "the methods of validation.catalogue in its order"
+        expected = "the methods of validation.door.catalogue in its order"
         raise ValueError(f"docs/methods.toml: found {sorted(wrong) or 'another order'}, expected {expected}")
     made = {f"{entry.method}.md": page(entry, told) for entry in catalogue.METHODS}
     return made | {"index.md": index(catalogue.METHODS, told)}
 
 
 def page(entry: Any, told: Mapping[str, Any]) -> str:
-    """The page of one method: a row of `validation.catalogue.METHODS` and what docs/methods.toml tells."""
-    from validation import catalogue
+    """The page of one method: a row of `validation.door.catalogue.METHODS` and what docs/methods.toml tells."""
+    from validation.door import catalogue
 
     own = told["methods"][entry.method]
     source = catalogue.PAPERS[entry.paper]
@@ -91,7 +91,7 @@ def page(entry: Any, told: Mapping[str, Any]) -> str:
 
 def index(entries: Iterable[Any], told: Mapping[str, Any]) -> str:
     """The table of all methods, by paper, with the largest distances from the truth that are on record."""
-    from validation import catalogue
+    from validation.door import catalogue
 
     lines = [
         "# The methods",
@@ -142,7 +142,7 @@ def _classifiers(names: Iterable[str]) -> str:
 
 
 class Measured(NamedTuple):
-    """A method on a problem whose truth is stored: what `validation.distances` has on record, in units one reads.
+    """A method on a problem whose truth is stored: what `validation.judge.distances` has on record, in units one reads.
 
     variant          options beside the defaults, "" for none
     log_evidence     log Z less the truth, in nats; None where the two are not of the same target
@@ -164,7 +164,7 @@ class Measured(NamedTuple):
 @cache
 def measured(method: str) -> tuple[Measured, ...]:
     """What is on record of a method, by the log variance of the problem; problems of two or three data left out."""
-    from validation import distances
+    from validation.judge import distances
     from validation.truth import store
 
     rows = []
@@ -196,9 +196,9 @@ def distance_table(method: str) -> list[str]:
     if not rows:
         return ["No distance is on record: the method has no truth of its own target, or its runs end by steps."]
     lines = [
-        "Distances from the truth on record (`python -m validation.distances` measures them): log Z less the truth,",
-        "the largest difference of latent means over the largest of them, the ratio of variances, and the largest",
-        "difference of a class probability.",
+        "Distances from the truth on record (`python -m validation.judge.distances` measures them): log Z less the",
+        "truth, the largest difference of latent means over the largest of them, the ratio of variances, and the",
+        "largest difference of a class probability.",
         "",
         "| problem | data | log variance | log Z, nat | means | variances | probabilities |",
         "|---|---|---:|---:|---:|---:|---:|",
@@ -220,7 +220,7 @@ def _times(ratio: float) -> str:
 
 def option_table(method: str) -> list[str]:
     """The options of a method as `triad methods METHOD` has them."""
-    from validation import options
+    from validation.door import options
 
     lines = ["| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]
     for row in options.rows(method):
@@ -275,7 +275,7 @@ _RADIUS = 17
 def picture(entry: Any, auxiliary: str) -> str:
     """The model of a method as a graph, inline SVG in the colour of the text.
 
-    entry         row of `validation.catalogue.METHODS`
+    entry         row of `validation.door.catalogue.METHODS`
     auxiliary     symbol of a variable that the method adds to each datum, "" for none
     """
     several = not {*entry.likelihoods} <= {"logit", "probit"}

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from validation.cli import app
+from validation.command.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from validation.cli import app
+from validation.command.cli import app
 from validation.implementations import fast, gibbs, reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ CASES = {
 
 _PROBE = """
 import json, sys
-from validation.cli import main
+from validation.command.cli import main
 try:
     main()
 except SystemExit as end:
@@ -61,7 +61,7 @@ def of_typer() -> frozenset[str]:
 @pytest.mark.parametrize("command", CASES)
 def test_a_command_loads_nothing_heavy_that_it_does_not_need(command):
     result = loaded(command)
-    assert "validation.cli" in result
+    assert "validation.command.cli" in result
     assert sorted(result.intersection(CASES[command]) - of_typer()) == []
 
 
@@ -72,7 +72,7 @@ def test_the_probe_sees_what_a_command_needs():
 
 def test_importing_validation_alone_loads_no_numpy_and_solve_is_the_function():
     program = (
-        "import sys, validation; assert 'numpy' not in sys.modules; import validation.solve; "
+        "import sys, validation; assert 'numpy' not in sys.modules; import validation.door.solve; "
         "assert callable(validation.solve); assert validation.Problem.__name__ == 'Problem'; "
         "assert {'Problem', 'Solution', 'solve'} <= set(dir(validation))"
     )

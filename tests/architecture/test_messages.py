@@ -9,11 +9,12 @@ import pytest
 import fast.core.checks
 import gibbs.core.checks
 import reference.common._options
-import validation.quoting
+import validation.door.quoting
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = [
-    package.shown for package in (fast.core.checks, gibbs.core.checks, reference.common._options, validation.quoting)
+    package.shown
+    for package in (fast.core.checks, gibbs.core.checks, reference.common._options, validation.door.quoting)
 ]
 
 

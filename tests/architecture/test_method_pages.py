@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from validation import catalogue, distances, problems
+from validation import problems
+from validation.door import catalogue
+from validation.judge import distances
 from validation.ledger import atlas, inventory
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -40,7 +42,7 @@ def test_every_method_has_a_page_and_a_line_in_the_table_of_all(pages):
 
 def test_what_is_told_of_other_methods_is_refused(extension):
     fewer = {**TOLD, "methods": {name: TOLD["methods"][name] for name in list(TOLD["methods"])[1:]}}
-    with pytest.raises(ValueError, match=r"found \['x-gpc'\], expected the methods of validation.catalogue"):
+    with pytest.raises(ValueError, match=r"found \['x-gpc'\], expected the methods of validation.door.catalogue"):
         extension.pages(fewer)
     turned = {**TOLD, "methods": dict(reversed(TOLD["methods"].items()))}
     with pytest.raises(ValueError, match="found another order"):

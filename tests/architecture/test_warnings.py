@@ -10,7 +10,7 @@ OURS = [
     "reference.common.product",
     "fast.kernel",
     "gibbs.chains.chain",
-    "validation.cli",
+    "validation.command.cli",
     "tests.fast.test_x",
 ]
 THEIRS = ["sklearn.base", "typer.main", "matplotlib", "fastapi", "gibbsite.model", "reference_data", "numpy.lib"]

@@ -16,7 +16,7 @@ import typer.main
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from validation.cli import app
+from validation.command.cli import app
 
 pytest.importorskip("hatchling", reason="builds of the wheel need the build backend here: no network is asked")
 

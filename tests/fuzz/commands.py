@@ -82,7 +82,7 @@ def command_door() -> Door:
 
 def run_command(words: list[str]) -> None:
     """The command in this process, in an empty folder; AssertionError for an exit code or a text that may not be."""
-    cli = importlib.import_module("validation.cli")
+    cli = importlib.import_module("validation.command.cli")
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     code: Any = 0
     try:

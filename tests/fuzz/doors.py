@@ -14,12 +14,12 @@ from fuzz.commands import command_door
 from fuzz.door import Arguments, Door
 from fuzz.files import file_doors
 from fuzz.values import HYPER
-from validation import arguments
-from validation.by_name import sampler_by_name
-from validation.catalogue import METHODS
-from validation.options import options_of
-from validation.problem import BINARY_LIKELIHOODS, LIKELIHOODS, Problem
-from validation.solve import methods, solve
+from validation.door import arguments
+from validation.door.catalogue import METHODS
+from validation.door.options import options_of
+from validation.door.problem import BINARY_LIKELIHOODS, LIKELIHOODS, Problem
+from validation.door.solve import methods, solve
+from validation.implementations.by_name import sampler_by_name
 
 # how little is enough: sizes of what is not changed by a draw
 _SMALL: Arguments = {

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fuzz.door import Arguments, Door
-from validation.by_name import by_name
-from validation.problem import Problem
-from validation.solution import Solution
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.implementations.by_name import by_name
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:

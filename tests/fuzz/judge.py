@@ -88,7 +88,9 @@ def _of_error(error: Exception) -> Finding | None:
         return Finding(kind.__name__, f"{kind.__name__}: {text[:300]} ({place})")
     if isinstance(error, np.linalg.LinAlgError) and not own:
         return Finding("LinAlgError", f"{kind.__name__}: {text[:300]} ({place})")
-    made = [frame for frame in _frames(error) if frame.filename.replace("\\", "/").endswith("validation/solution.py")]
+    made = [
+        frame for frame in _frames(error) if frame.filename.replace("\\", "/").endswith("validation/door/solution.py")
+    ]
     read = any(frame.name in ("load", "from_arrays") for frame in made)  # the file is bad, not an answer
     if made and not read and not text.startswith("name:"):
         return Finding("answer", f"an answer that is none: {text[:300]}")

@@ -17,10 +17,10 @@ from fuzz.door import Arguments, Door
 from fuzz.doors import doors
 from fuzz.judge import Finding, outcome
 from fuzz.values import ANY, ARRAYS, LABELS, SCALARS, extremes
-from validation.options import options_of
-from validation.pace import pace
+from validation.door.options import options_of
+from validation.screen.pace import pace
 
-SECONDS = 20.0  # of a core for one call, as on the machine that `validation.pace` names
+SECONDS = 20.0  # of a core for one call, as on the machine that `validation.screen.pace` names
 
 
 class Change(NamedTuple):

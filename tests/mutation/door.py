@@ -19,7 +19,8 @@ import pytest
 from mutation_plugin import PLANT, RECORD
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Compared, Context, Tested
-from validation.solution import Solution
+from validation.door.problem import digest
+from validation.door.solution import Solution
 
 STORE = "TRIAD_DOOR"  # folder of the healthy run
 _selection = runner.select()
@@ -35,7 +36,7 @@ class _Remembering(Context):
         self._known: set[str] = set()
 
     def solve(self, implementation: str, method: str, problem: Any, **options: Any) -> Solution:
-        question = (implementation, method, core.digest(problem), core.frozen(options))
+        question = (implementation, method, digest(problem), core.frozen(options))
         key = hashlib.sha256(repr(question).encode()).hexdigest()[:24]
         path = _folder() / "answers" / f"{key}.npz"
         if self._recorder is None:

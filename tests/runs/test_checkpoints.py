@@ -16,8 +16,8 @@ from in_every_run import others_slow
 from validation import problems, solve
 from validation.checks import runs
 from validation.checks.runs import CATALOGUE, RESUMABLE, differing, documents, numbers, posed
-from validation.options import options_of
-from validation.problem import Problem
+from validation.door.options import options_of
+from validation.door.problem import Problem
 
 # the listener and the file are how a run is interrupted; what follows is told from neither
 _HOW = ("callback", "checkpoint", "checkpoint_every")

@@ -9,7 +9,7 @@ import pytest
 
 from validation import problems, solve
 from validation.checks.runs import CATALOGUE, posed
-from validation.options import options_of
+from validation.door.options import options_of
 
 _NOTHING = object()
 ASKED = [(witness, method) for method in CATALOGUE for witness in method.witnesses]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from validation import Problem, Solution, solve
-from validation.compare import identity_limit, relative_difference
+from validation.judge.compare import identity_limit, relative_difference
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
 _TOLERANCE = 1e-10  # the methods' own

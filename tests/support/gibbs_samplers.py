@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gibbs.models import exact_probit, hyper, multilatent, multinomial_probit, pairwise, sampling, softmax, threshold
-from validation.by_name import named_values
-from validation.by_name import sampler_by_name as flat
+from validation.implementations.by_name import named_values
+from validation.implementations.by_name import sampler_by_name as flat
 
 check = flat(multilatent.check)
 sample_exact, exact_evidence = flat(exact_probit.sample_exact), flat(exact_probit.log_evidence)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from validation import Problem
-from validation.compare import prior_condition
+from validation.judge.compare import prior_condition
 
 Rng = np.random.Generator
 _NOISES = (1e-3, 0.1, 0.5)

@@ -11,8 +11,8 @@ import pytest
 import fast.estimators
 import triad
 import validation.truth
-from validation.compare import compare
-from validation.solve import solve
+from validation.door.solve import solve
+from validation.judge.compare import compare
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validation import problems
-from validation.compare import prior_condition
+from validation.judge.compare import prior_condition
 from validation.problems import inducing_points
 
 

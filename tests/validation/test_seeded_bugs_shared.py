@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from validation.catalogue import METHODS
 from validation.checks import core, runner
-from validation.compare import relative_difference
+from validation.door.catalogue import METHODS
+from validation.judge.compare import relative_difference
 from validation.seeded_bugs import shared
 from validation.selftest import seeded
 

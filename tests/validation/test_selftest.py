@@ -15,9 +15,9 @@ from validation import selftest
 from validation.checks import core
 from validation.checks.core import Compared, check
 from validation.checks.runner import SelectionError
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.selftest import SeededBug, SeededBugError, seeded
-from validation.solution import Solution
 
 SOURCE = "made_up_bugs:all_bugs"
 
@@ -281,7 +281,7 @@ def test_answers_of_other_witnesses_are_kept_and_those_of_the_wrong_one_are_not(
             sys.modules[f"{root}.made_up"].kl()
         return Solution(problem=problem, implementation=implementation, method=method)
 
-    monkeypatch.setattr(importlib.import_module("validation.solve"), "solve", solve)
+    monkeypatch.setattr(importlib.import_module("validation.door.solve"), "solve", solve)
     monkeypatch.setitem(sys.modules, f"{root}.made_up", witness)
 
     def answer(context: Any, problem: Any) -> Any:

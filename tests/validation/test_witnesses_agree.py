@@ -18,7 +18,7 @@ from in_every_run import others_slow
 from random_problems import Rng, binary, classes, conditioned, full_binary, full_classes
 from reference.villacampa2017 import vi_fit
 from validation import Problem, problems, solve
-from validation.compare import compare, identity_limit, relative_difference
+from validation.judge.compare import compare, identity_limit, relative_difference
 
 Draw = Callable[[Rng, int], Problem]
 _CALM = (0.1, 0.3, 0.5)

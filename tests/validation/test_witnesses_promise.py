@@ -11,8 +11,8 @@ import pytest
 from in_every_run import others_slow
 from random_problems import binary, classes, conditioned, full_binary, full_classes
 from validation import Problem, solve
-from validation.catalogue import ALL_ROWS, METHODS
-from validation.options import options_of
+from validation.door.catalogue import ALL_ROWS, METHODS
+from validation.door.options import options_of
 
 ROWS = {row.method: row for row in METHODS}
 ASKED = [(witness, method) for method in ROWS for witness in ("reference", "fast")]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from validation import problems, solve
 from validation.bench.measure import Row
-from validation.compare import prior_matrix
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.judge.compare import prior_matrix
 
 Array = NDArray[np.float64]
 _ASKED = 100.0

@@ -14,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from validation import storage
 from validation.bench.measure import MET, Row
-from validation.quoting import shown as quoted
+from validation.door import storage
+from validation.door.quoting import shown as quoted
 
 SCHEMA = "gpc-triad/bench/1"
 STORED = Path(str(resources.files("validation.bench"))) / "stored" / "speed.json"

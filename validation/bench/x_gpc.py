@@ -14,7 +14,7 @@ from fast.methods import x_gpc
 from gibbs.draws.polya_gamma import sample_polya_gamma
 from validation import problems
 from validation.bench.measure import Row, best_of
-from validation.solve import solve
+from validation.door.solve import solve
 
 
 def sweep(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 7) -> Iterable[Row]:

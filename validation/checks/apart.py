@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from validation.checks.core import Compared
-from validation.compare import gradient_difference, relative_difference
-from validation.solution import Solution
+from validation.door.solution import Solution
+from validation.judge.compare import gradient_difference, relative_difference
 
 
 def apart(

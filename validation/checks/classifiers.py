@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
-from validation.catalogue import METHODS
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
-from validation.compare import identity_limit, relative_difference
+from validation.door.catalogue import METHODS
+from validation.door.options import options_of
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 from validation.implementations.classifiers import classifier
-from validation.options import options_of
-from validation.problem import Problem
-from validation.solution import Solution
-from validation.solve import solve
+from validation.judge.compare import identity_limit, relative_difference
 
 Array = NDArray[Any]
 _BATCH = {"x-gpc-svi": "x-gpc"}  # the method of training on all rows, where its mini-batches have a name of their own

@@ -7,7 +7,6 @@ it (`Compared`), with z statistics (`Tested`), or with what is missing (`Skipped
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
@@ -17,9 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
+from validation import problems
+from validation.door.problem import Problem, digest, fingerprint
+from validation.door.quoting import shown
+from validation.door.solution import Solution
+from validation.door.solve import solve
+from validation.truth.store import stored_truth
 
 # in the order of reports; docs/agreement.md says between whom each of them is
 KINDS = (
@@ -143,7 +145,7 @@ class Context:
     def problem(self, name: str) -> Problem:
         """A problem of `validation.problems` by name, built once."""
         if name not in self._problems:
-            self._problems[name] = importlib.import_module("validation.problems").get(name)
+            self._problems[name] = problems.get(name)
         return self._problems[name]
 
     def solve(self, implementation: str, method: str, problem: Problem, **options: Any) -> Solution:
@@ -154,8 +156,7 @@ class Context:
         key = (implementation, method, digest(problem), frozen(options))
         if key not in self._answers:
             try:
-                # importlib, because the package's own attribute `solve` is the function, and so that it can be patched
-                answer = importlib.import_module("validation.solve").solve(implementation, method, problem, **options)
+                answer = solve(implementation, method, problem, **options)
             except Exception as error:
                 self._answers[key] = error
                 raise
@@ -172,7 +173,7 @@ class Context:
 
         Never remembered as an answer: a file that changes between two contexts is read again.
         """
-        result: Solution | None = importlib.import_module("validation.truth.store").stored_truth(problem)
+        result = stored_truth(problem)
         if result is not None and not any(solution is result for solution in self.solutions):
             self.solutions.append(result)
         return result
@@ -293,11 +294,6 @@ def imported(names: Iterable[str]) -> Mapping[str, Check]:
     return dict(sorted(_registry.items()))
 
 
-def digest(problem: Problem) -> str:
-    """A fingerprint of every field of a problem: equal questions have equal fingerprints."""
-    return _fingerprint(problem.to_arrays())
-
-
 def frozen(value: Any) -> Any:
     """A hashable stand-in for an option: equal content, equal stand-in."""
     if isinstance(value, Mapping):
@@ -305,17 +301,8 @@ def frozen(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return ("sequence", *(frozen(entry) for entry in value))
     if isinstance(value, np.ndarray):
-        return ("array", _fingerprint({"": value}))
+        return ("array", fingerprint({"": value}))
     if isinstance(value, np.generic):
         value = value.item()
     # 1 == 1.0 == True, but they may be different options; the object itself keeps the id of a callable alive
     return (type(value).__name__, value)
-
-
-def _fingerprint(arrays: Mapping[str, NDArray[Any]]) -> str:
-    result = hashlib.sha256()
-    for key in sorted(arrays):
-        array = np.ascontiguousarray(arrays[key])
-        result.update(f"{key}|{array.dtype.str}|{np.shape(arrays[key])}|".encode())
-        result.update(array.tobytes())
-    return result.hexdigest()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 # One run in ten thousand turns red by chance; with 10 000 statistics the largest |z| must stay below 5.7.
 FAMILY_LEVEL = 1e-4

@@ -8,7 +8,6 @@ verdicts. Verdicts come last because Holm's procedure looks at the statistics of
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
 import traceback
@@ -20,17 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from validation import problems
 from validation.checks import core
 from validation.checks.core import NO_PROBLEM, Check, Compared, Context, Outcome, Result, Skipped, Tested
 from validation.checks.multiple import FAMILY_LEVEL, holm
 from validation.checks.selection import Pair, Selection, SelectionError, select
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import versions
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.place import Place
 from validation.jobs.run import Engine, Processes
 from validation.jobs.store import Store
-from validation.problem import Problem
-from validation.solution import Solution
 
 __all__ = ["Pair", "Run", "Selection", "SelectionError", "judge", "run", "select"]
 
@@ -315,22 +316,21 @@ def _ratio(observed: float, limit: float) -> float:
 
 
 def _versions(solutions: Iterable[Solution]) -> dict[str, str]:
-    result: dict[str, str] = dict(importlib.import_module("validation.solve").versions())
+    result = dict(versions())
     for solution in solutions:
         result |= solution.versions
     return result
 
 
 def cost(name: str) -> float:
-    """A hint of how long a problem takes; without one, problems start in the order of the report.
+    """A hint of how long a problem takes.
 
     Nobody knows what checks without a problem take, some of them a tenth of a run: they start first, so that none of
     them is left alone at the end.
     """
     if name == NO_PROBLEM:
         return math.inf
-    hint = getattr(importlib.import_module("validation.problems"), "cost", None)
-    return 0.0 if hint is None else float(hint(name))
+    return problems.cost(name)
 
 
 def silent(event: Event) -> None:

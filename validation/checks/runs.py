@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from validation import chains
-from validation.catalogue import ALL_ROWS, METHODS, TRUTHS
 from validation.checks.core import Compared, Context, Outcome, check
-from validation.compare import identity_limit, relative_difference
+from validation.door.catalogue import ALL_ROWS, METHODS, TRUTHS
+from validation.door.options import options_of
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 from validation.implementations.in_parts import CLASSES, QUADRATIC, in_parts
 from validation.jobs.run import Processes
-from validation.options import options_of
-from validation.problem import Problem
-from validation.solution import Solution
-from validation.solve import solve
+from validation.judge import chains
+from validation.judge.compare import identity_limit, relative_difference
 
 _DETERMINISTIC = ("reference", "fast")
 _OTHER_SEED = {"seed": 4}

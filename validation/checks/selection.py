@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -11,8 +10,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from validation import problems
 from validation.checks import core
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 
 class SelectionError(ValueError):
@@ -136,4 +136,4 @@ def known_names(known: Sequence[str], wanted: str) -> str:
 
 
 def _problem_names() -> tuple[str, ...]:
-    return tuple(importlib.import_module("validation.problems").names())
+    return tuple(problems.names())

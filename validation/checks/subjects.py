@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from validation.checks.core import Context
-from validation.problem import Problem
-from validation.solution import Solution
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 
 # n <= 3: quadrature knows everything about these
 TINY = ("two-points", "three-points", "three-points-fitc")

@@ -25,8 +25,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from validation.door.quoting import shown
 from validation.ledger.inventory import check_table, nearest
-from validation.quoting import shown
 
 KINDS = ("cell", "figure", "prose")
 REPRODUCED, DIFFERS, REFUTED, UNDECIDABLE, OPEN = "reproduced", "differs", "refuted", "not decidable here", "open"

@@ -23,7 +23,6 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -31,19 +30,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from validation import storage
 from validation.claims import inventory
 from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE, Claim, Claims, slug
 from validation.claims.verdict import decided
+from validation.door import storage
+from validation.door.quoting import shown
 from validation.jobs.place import commit
 from validation.ledger.inventory import check_table
-from validation.quoting import shown
 
 FOLDER = "results"
 RUN = "run"  # the column that is ours
 _VERSIONS = ("gpc-triad", "numpy", "scipy")
 _OURS = ("fast",)  # whose code a number goes through
-_DOOR = "validation.solve"  # which imports a method when it is asked for it
+_DOOR = "validation.door.solve"  # which imports a method when it is asked for it
 _BINDING: dict[str, type] = {
     "result": str, "table": str, "row": str, "column": str, "value": str, "error": str, "match": dict,
 }  # fmt: skip
@@ -343,26 +342,3 @@ def keys_of(name: str, folder: Any = None) -> tuple[str, ...]:
 
 def _fits(pattern: str, address: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), address) is not None
-
-
-def module_of(paper: str, experiment: str) -> str:
-    """The module of an experiment, for the fingerprint of its code."""
-    catalogue, experiments = (
-        import_module("validation.reproduce.catalogue"),
-        import_module("validation.reproduce.experiment"),
-    )
-    catalogue.load()
-    return str(experiments.find(paper, experiment).run.__module__)
-
-
-def stale(folder: Any = None) -> dict[str, list[str]]:
-    """Results with runs that other code gave: name -> commands to run again."""
-    folder = files("validation.claims") / FOLDER if folder is None else folder
-    names = sorted(path.name.removesuffix(".csv") for path in folder.iterdir() if path.name.endswith(".csv"))
-    listed = {}
-    for name in names:
-        paper, _, experiment = name.partition("-")
-        module = module_of(paper, experiment)
-        if commands := [card.command for card in read_cards(folder, name).values() if card.stale(module)]:
-            listed[name] = commands
-    return listed

@@ -15,11 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from validation.claims.inventory import OPEN, STANDARD_DEVIATION, Claim
-from validation.quoting import shown
-from validation.reproduce.verdicts import verdict, z_of
+from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, STANDARD_DEVIATION, UNDECIDABLE, Z_LIMIT, Claim
+from validation.door.quoting import shown
 
 CONFIDENCE = 0.95
+
+# of a table that sets our numbers beside printed ones
+COLUMNS = ("z", "verdict")
 
 
 class Comparison(NamedTuple):
@@ -109,3 +111,29 @@ def smaller(left: Sequence[float], right: Sequence[float], margin: float = 0.0) 
     reach = float(student.ppf(CONFIDENCE, a.size - 1)) * error
     holds = True if mean + reach < 0.0 else False if mean - reach > 0.0 else None
     return Comparison(mean, error, mean + reach, holds)
+
+
+def z_of(ours: float, ours_error: float, printed: float, printed_error: float, unit: float) -> float:
+    """(ours - printed) over the root of both squared errors and of the variance unit²/12 that rounding leaves open.
+
+    Parameters
+    ----------
+    ours, ours_error : float          our number and its standard error, zero for a count
+    printed, printed_error : float    likewise of the paper; zero where it prints none
+    unit : float                      of the last digit printed, > 0
+    """
+    return float((ours - printed) / np.sqrt(ours_error**2 + printed_error**2 + unit**2 / 12.0))
+
+
+def verdict(z: float | None) -> str:
+    """In the words of the claims: reproduced up to |z| = 3, else differs; not decidable here without a number."""
+    if z is None or np.isnan(z):
+        return UNDECIDABLE
+    return REPRODUCED if abs(z) <= Z_LIMIT else DIFFERS
+
+
+def holds(statement: bool | np.bool_ | None) -> str:
+    """The same of an inequality."""
+    if statement is None:
+        return UNDECIDABLE
+    return REPRODUCED if statement else DIFFERS

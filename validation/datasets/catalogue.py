@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from validation.datasets.errors import DatasetCorruptError
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validation import arguments
 from validation.datasets.splits import standardise
-from validation.quoting import shown
+from validation.door import arguments
+from validation.door.quoting import shown
 
 
 @dataclass(frozen=True, eq=False)

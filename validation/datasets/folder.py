@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from validation.datasets.catalogue import Expected, parse_expected, require, sorted_labels
 from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 ENVIRONMENT = "TRIAD_DATA"
 

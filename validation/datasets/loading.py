@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from validation import arguments
 from validation.datasets.catalogue import Entry, Expected, catalogue, near_misses
 from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
@@ -35,7 +34,8 @@ from validation.datasets.folder import (
     read_manifest,
     read_rows,
 )
-from validation.quoting import shown
+from validation.door import arguments
+from validation.door.quoting import shown
 
 SOURCES = ("embedded", "folder", "openml")
 

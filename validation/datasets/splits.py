@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validation import arguments
+from validation.door import arguments
 
 if TYPE_CHECKING:
     from validation.datasets.dataset import Dataset

@@ -15,8 +15,8 @@ from scipy.linalg.lapack import dpstrf
 from scipy.spatial.distance import cdist
 from scipy.special import expit, ndtr
 
-from validation import arguments
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 
 LIKELIHOODS = ("logit", "probit", "softmax", "multinomial-probit", "threshold")
 BINARY_LIKELIHOODS = ("logit", "probit")

@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.options import checked
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.witness import Adapter
-from validation.options import checked
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
-def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]) -> Callable[..., Solution]:
+def dispatcher(
+    witness: str, package: str, adapters: Mapping[str, Sequence[str]], threads: Callable[..., Any] | None = None
+) -> Callable[..., Solution]:
     """answer(method, problem, **options) of a witness, from the TABLEs of the modules of its package.
+
+    threads: method, problem and options -> a block of the witness with the threads that suit the run.
 
     adapters: module -> the methods of its TABLE. A module is imported when one of its methods is asked: all of them
     take a second. Options are checked by name and value before any work. Raises ValueError if two modules claim one
@@ -41,7 +45,16 @@ def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]
             return asked.answer(f"{witness} {method}", method, problem, given)
         return asked(problem, **given)
 
-    answer.entry = entry  # type: ignore[attr-defined]
+    def options(method: str) -> Mapping[str, Any]:
+        asked = entry(method)
+        if isinstance(asked, Adapter):
+            return asked.row
+        row: Mapping[str, Any] = importlib.import_module(f"{witness}.core.options").METHODS[method]
+        return row
+
+    answer.options = options  # type: ignore[attr-defined]
+    if threads is not None:
+        answer.threads = threads  # type: ignore[attr-defined]
     answer.methods = tuple(home)  # type: ignore[attr-defined]
     answer.__module__ = package
     return answer

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.problem import Problem
+from validation.door.problem import Problem
 
 QUADRATIC = ("x-gpc", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor")
 CLASSES = ("ep", "sep", "gfitc", "vi-robust", "pep", "apep", "arpep", "rpapep", "bb-alpha")

@@ -11,7 +11,7 @@ integrand decays like a Gaussian and is analytic in a strip, so that the trapezo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,15 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.options import checked
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import NotPositiveDefiniteError, cholesky, two_columns
 from validation.implementations.quadrature_orthant import LIKELIHOODS, solve_orthant
 from validation.implementations.quadrature_rule import kernel, spacing
 from validation.implementations.quadrature_softmax import solve_softmax
-from validation.options import checked
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 Array = NDArray[np.float64]
 
@@ -53,12 +53,26 @@ _LIKELIHOODS = {
 }
 
 
+class _Digits:
+    """The one option of the judge's own truth."""
+
+    name, default, expected = "digits", 8.0, "a number in [3, 12]"
+    meaning = "digits that the integrals are to have"
+
+    def check(self, value: Any, n: int | None = None) -> float:
+        digits = arguments.real(value, self.name)
+        if not 3.0 <= digits <= 12.0:
+            raise ValueError(f"{self.name}: found {shown(digits)}, expected {self.expected}")
+        return digits
+
+
 def answer(method: str, problem: Problem, **options: object) -> Solution:
     """Evidence, moments and probabilities by quadrature, with their error in `settings`."""
     return _solve(problem, **checked("quadrature", method, options, problem.n))
 
 
 answer.methods = methods  # type: ignore[attr-defined]
+answer.options = lambda method: {"digits": _Digits()}  # type: ignore[attr-defined]
 
 
 def _solve(problem: Problem, *, digits: float = 8.0) -> Solution:

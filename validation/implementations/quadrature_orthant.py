@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, owens_t, sici
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import cholesky
 from validation.implementations.quadrature_rule import kernel
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.problem import Problem
+from validation.door.problem import Problem
 
 Array = NDArray[np.float64]
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_solve
 from scipy.special import ndtr, softmax
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import cholesky
 from validation.implementations.quadrature_orthant import LatentPrior, latent_prior
 from validation.implementations.quadrature_rule import spacing
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 Array = NDArray[np.float64]
 _MOST_NODES = 2e7

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from validation import catalogue
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
+from validation.door import catalogue
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 
 _OF_PROBLEMS = frozenset(field.name for field in fields(Problem))
 
@@ -19,7 +19,7 @@ class Adapter(NamedTuple):
 
     options   class of the witness: its fields are the method's options, checked where a value is made
     run       problem and options -> answer
-    kernels   those of `Problem` that the method takes; likelihoods and points stand in `validation.catalogue`
+    kernels   those of `Problem` that the method takes; likelihoods and points stand in `validation.door.catalogue`
     """
 
     options: type[Any]

@@ -23,6 +23,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from validation.door.quoting import shown
 from validation.jobs import alone
 from validation.jobs import place as places
 from validation.jobs.job import (
@@ -39,7 +40,6 @@ from validation.jobs.job import (
 )
 from validation.jobs.place import Place
 from validation.jobs.processes import default_jobs
-from validation.quoting import shown
 
 LOCAL = "local"
 LOOPBACK = "127.0.0.1"  # what `local` listens on

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from validation.solve import versions
+from validation.door.solve import versions
 
 PACKAGES = ("reference", "fast", "gibbs", "validation")
 HERE = "this machine"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.storage import FileFormatError
+from validation.door.storage import FileFormatError
 
 Arrays = dict[str, NDArray[Any]]
 

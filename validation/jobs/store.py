@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from validation import storage
+from validation.door import storage
 from validation.jobs import place as places
 from validation.jobs import plain
 from validation.jobs.job import Done, Job

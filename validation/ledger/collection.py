@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from validation.door.quoting import shown
 from validation.ledger.inventory import Equation
 from validation.ledger.registry import Package
-from validation.quoting import shown
 
 PLAN_VARIABLE = "TRIAD_LEDGER_PLAN"
 PLUGIN = "validation.ledger.pytest_plugin"

@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, TypeAlias
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 Equation: TypeAlias = tuple[str, str]  # (key of the paper, id in its inventory)
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

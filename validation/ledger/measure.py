@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from validation import catalogue, options, problems
+from validation import problems
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Context
 from validation.checks.selection import Pair
+from validation.door import catalogue, options
+from validation.door.problem import Problem
 from validation.jobs.processes import spread
 from validation.ledger import executed
 from validation.ledger.executed import COLUMNS, SOLVES_OF, Executed, Record
 from validation.ledger.inventory import Equation
 from validation.ledger.registry import Package, Registry
-from validation.problem import Problem
 
 LARGEST = 30  # data of a problem that is solved by defaults; a larger one only where no other suits
 # options that shorten a search, with a value that is long enough to execute every step of it
@@ -72,7 +73,7 @@ class Watch:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Inside, the markers' hooks are this watch, and `solve` says who asks."""
-        door: Any = importlib.import_module("validation.solve")
+        door: Any = importlib.import_module("validation.door.solve")
         earlier, solve = [marker.hook for marker in self._markers], door.solve
         for marker in self._markers:
             vars(marker)["hook"] = self._called
@@ -110,7 +111,7 @@ def work(unit: Unit, listen: Tell) -> frozenset[Seen]:
             for problem, asked in scenarios(unit.method):
                 # a value that this problem does not take, or that leads nowhere, executes what it does
                 try:
-                    importlib.import_module("validation.solve").solve(SOLVES_OF, unit.method, problem, **asked)
+                    importlib.import_module("validation.door.solve").solve(SOLVES_OF, unit.method, problem, **asked)
                 except (ValueError, TypeError, ArithmeticError):
                     continue
             return frozenset(watch.seen)

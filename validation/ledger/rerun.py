@@ -14,7 +14,7 @@ from rich.console import Console
 
 from validation.checks import runner
 from validation.checks.core import Result
-from validation.compare import QUANTITIES
+from validation.door.statistics import QUANTITIES
 from validation.ledger.atlas import link
 from validation.ledger.audit import Row, Sources
 from validation.ledger.collection import environment, tail

@@ -21,7 +21,7 @@ from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_
 from validation.ledger.formula import formula
 from validation.ledger.perturb import Report
 from validation.ledger.registry import Function
-from validation.terminal import Grid, print_grid
+from validation.screen.terminal import Grid, print_grid
 
 TERMINAL = 80  # columns
 ENDLESS = 100_000  # no line is as long

@@ -14,9 +14,9 @@ from dataclasses import asdict, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from validation.door.quoting import shown
 from validation.ledger.collection import Claim, MarkedTest
 from validation.ledger.inventory import Equation
-from validation.quoting import shown
 
 if TYPE_CHECKING:
     from validation.ledger.audit import Row

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from validation import catalogue, storage
+from validation.door import catalogue, storage
+from validation.door.problem import Problem
+from validation.door.quoting import shown
 from validation.peers.program import Program
-from validation.problem import Problem
-from validation.quoting import shown
 
 SHAPES = {
     "latent_mean": "nL", "latent_cov": "nLL", "test_latent_mean": "tL", "test_latent_cov": "tLL", "probabilities": "tC",

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from validation.door.problem import Problem
 from validation.peers.program import Program, alike, binary, diagonal, one_jitter
-from validation.problem import Problem
 
 _LBFGS = {"maxiter": 5000, "maxfun": 20_000, "ftol": 1e-16, "gtol": 1e-9, "maxcor": 30}
 _NATURAL_STEPS, _RATE = 200, 1.0  # after L-BFGS: natural gradients end what its line search leaves

@@ -10,9 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from validation.door.problem import Problem
 from validation.peers import by_file
 from validation.peers.program import Program, no_jitter, no_repeats
-from validation.problem import Problem
 
 ENVIRONMENT = "GPML"
 

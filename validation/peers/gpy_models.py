@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from validation.door.problem import Problem
 from validation.peers.program import Program, binary, diagonal, no_jitter
-from validation.problem import Problem
 
 
 def _kernel(problem: Problem) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from validation.door.problem import Problem
 from validation.peers.program import Program, binary, diagonal, one_jitter
-from validation.problem import Problem
 
 _LBFGS_ROUNDS, _ITERATIONS = 5, 500
 _DONE = 1e-9  # change of the objective over a round, relative

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from validation.door.problem import Problem
 from validation.peers import by_file
 from validation.peers.program import Program, no_jitter, no_repeats
-from validation.problem import Problem
 
 _PACKAGES = ("jsonlite", "kernlab")
 

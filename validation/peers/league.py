@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from validation import storage
-from validation.judging import Case, Session, questions_for
+from validation.door import storage
+from validation.door.quoting import shown
+from validation.judge.judging import Case, Session, questions_for
 from validation.peers import Program, programs
-from validation.quoting import shown
 from validation.truth.approximations import distance
 
 FILE = "league.csv"

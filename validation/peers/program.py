@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import catalogue
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
+from validation.door import catalogue
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 
 Array = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from validation.door.problem import Problem
 from validation.peers.program import Program, diagonal, no_jitter
-from validation.problem import Problem
 
 
 def _kernel(problem: Problem) -> Any:

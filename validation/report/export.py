@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from validation import as_json
 from validation.checks.core import Result
 from validation.checks.runner import Run
 from validation.report import table
 from validation.report.moved import Move, Verdict
+from validation.screen import as_json
 
 
 def json_text(run: Run, moved: Sequence[Move] | None = None) -> str:

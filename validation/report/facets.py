@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from validation.report import figures
+from validation.screen import figures
 
 # implementation -> its colour; others are somebody else's
 COLOURS = {

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 KEY = ("check", "problem", "left", "right", "quantity")
 _NUMBERS = ("observed", "limit", "ratio")

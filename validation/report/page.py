@@ -16,13 +16,15 @@ from typing import Any, NamedTuple, TypedDict
 import jinja2
 from markupsafe import Markup
 
-from validation import premises, problems
+from validation import problems
 from validation.checks.core import Result
 from validation.checks.runner import Run
+from validation.door import premises
+from validation.door.solution import Solution
 from validation.jobs import place as places
-from validation.report import facets, figures, moved, table
+from validation.report import facets, moved, table
 from validation.report.sections import distinct, section
-from validation.solution import Solution
+from validation.screen import figures
 
 # What comes nearest to its limit is told first.
 _WORST = 10

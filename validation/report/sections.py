@@ -15,12 +15,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from validation import premises
-from validation.checks.core import digest
-from validation.premises import is_truth
-from validation.problem import Problem
+from validation.door import premises
+from validation.door.premises import is_truth
+from validation.door.problem import Problem, digest
+from validation.door.solution import Solution
 from validation.report import facets, table
-from validation.solution import Solution
 
 # What makes two solutions answers about the same points: the same data and parameters, whatever approximates them.
 _MAY_DIFFER = ("name", "Z", "prior_model", "jitter", "shared", "y_test")

@@ -15,8 +15,8 @@ from validation.checks.runner import NOT_RUN, Run
 from validation.ledger import atlas, executed
 from validation.report import moved
 from validation.report.moved import Move, Verdict, Verdicts
+from validation.screen.terminal import columns_of, folded
 from validation.selftest import SelfTest, Trial
-from validation.terminal import columns_of, folded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from importlib.resources import files
+from typing import Any
+
+from validation.claims.results import FOLDER, read_cards
+from validation.reproduce import experiment
 
 MODULES = (
     "validation.reproduce.wenzel2019.fig1",
@@ -50,3 +55,22 @@ def load() -> None:
     """Register all experiments."""
     for module in MODULES:
         importlib.import_module(module)
+
+
+def module_of(paper: str, name: str) -> str:
+    """The module of an experiment, for the fingerprint of its code."""
+    load()
+    return str(experiment.find(paper, name).run.__module__)
+
+
+def stale(folder: Any = None) -> dict[str, list[str]]:
+    """Results with runs that other code gave: name -> commands to run again."""
+    folder = files("validation.claims") / FOLDER if folder is None else folder
+    names = sorted(path.name.removesuffix(".csv") for path in folder.iterdir() if path.name.endswith(".csv"))
+    listed = {}
+    for name in names:
+        paper, _, key = name.partition("-")
+        module = module_of(paper, key)
+        if commands := [card.command for card in read_cards(folder, name).values() if card.stale(module)]:
+            listed[name] = commands
+    return listed

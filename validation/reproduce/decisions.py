@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from validation.claims.verdict import smaller
+from validation.claims.verdict import holds, smaller
 from validation.reproduce.experiment import Table
-from validation.reproduce.verdicts import holds
 
 TABLE = "claims"  # by this name an outcome has them, and `triad reproduce --record` keeps them
 COLUMNS = ("claim", "compared", "observed", "limit", "verdict")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 from validation.reproduce.printed import differences, of_paper
 
 Say = Callable[[str], object]  # takes a line of progress
@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One figure as inline SVG (`validation.report.figures`), with the labels of its series in order."""
+    """One figure as inline SVG (`validation.screen.figures`), with the labels of its series in order."""
 
     caption: str
     legend: tuple[str, ...]

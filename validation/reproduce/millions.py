@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fast.core import values
 from fast.methods import apep, sep
-from validation import arguments
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, below
 from validation.reproduce.experiment import Outcome, Say, Table, experiment

@@ -9,9 +9,9 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from validation import storage
+from validation.door import storage
+from validation.door.solve import versions
 from validation.reproduce.experiment import Experiment, Outcome, Table
-from validation.solve import versions
 
 _TEMPLATES = (Path(__file__).parent, Path(__file__).parents[1] / "report")
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import kfold, standardise
+from validation.door.quoting import shown
 from validation.ledger.marker import equation
-from validation.quoting import shown
 
 Array = NDArray[np.float64]
 Say = Callable[[str], object]

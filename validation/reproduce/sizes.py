@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from validation.claims.verdict import COLUMNS, verdict, z_of
 from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetNotFoundError
 from validation.reproduce.experiment import Outcome, Table
-from validation.reproduce.verdicts import COLUMNS, verdict, z_of
 
 Row = Mapping[str, int]
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments, datasets
+from validation import datasets
+from validation.claims.verdict import holds
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided
 from validation.reproduce.experiment import Outcome, Say
-from validation.reproduce.verdicts import holds
 from validation.reproduce.wenzel2019.table1 import binary, smaller
 
 Array = NDArray[np.float64]

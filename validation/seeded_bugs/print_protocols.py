@@ -11,8 +11,8 @@ from validation.selftest import SeededBug
 
 _REPRODUCE = "validation.reproduce"
 # functions that a check has by name
-_HERE = "validation.checks.print_protocols"
-_THERE = "validation.checks.print_experiments"
+_HERE = "validation.checks.print.protocols"
+_THERE = "validation.checks.print.experiments"
 
 
 _bug = Seeds(asks="print/{}/")

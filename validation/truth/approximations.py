@@ -23,11 +23,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter
 
-from validation import premises, storage
-from validation.compare import same_evidence
 from validation.datasets.errors import DatasetNotFoundError
-from validation.solution import Solution
-from validation.solve import ImplementationError, methods, solve
+from validation.door import premises, storage
+from validation.door.solution import Solution
+from validation.door.solve import ImplementationError, methods, solve
+from validation.door.statistics import same_evidence
 from validation.truth import library, shelf, store
 from validation.truth.make import Truth
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from validation import arguments, storage
-from validation.quoting import shown
+from validation.door import arguments, storage
+from validation.door.quoting import shown
 
 GATE = ("met", "not met")
 

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from gibbs.core.options import ExactOptions, LogitOptions, ProbitOptions, SoftmaxOptions, ThresholdOptions
 from gibbs.models import exact_probit, multinomial_probit, sampling, softmax, threshold
-from validation import arguments, storage
 from validation.datasets.errors import DatasetNotFoundError
+from validation.door import arguments, storage
+from validation.door.problem import Problem
 from validation.implementations.gibbs.asked import one_latent, values
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
-from validation.problem import Problem
 from validation.truth import shelf
 from validation.truth.library import fingerprint
 from validation.truth.make import Truth

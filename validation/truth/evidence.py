@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from validation.compare import LEVEL, QUANTITIES
-from validation.solution import Solution
+from validation.door.solution import Solution
+from validation.door.statistics import LEVEL, QUANTITIES
 
 # of log Z, in nats: design, What agreement means
 MOST_ERROR = 0.05

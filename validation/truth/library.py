@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation import datasets, storage
+from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import duplicate_groups, standardise
-from validation.problem import BINARY_LIKELIHOODS, Problem
+from validation.door import storage
+from validation.door.problem import BINARY_LIKELIHOODS, Problem
+from validation.door.quoting import shown
 from validation.problems import inducing_points
-from validation.quoting import shown
 
 SEED = 20261123
 TABLE, FINGERPRINTS = "library.toml", "fingerprints.toml"

@@ -20,15 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from validation import arguments, storage
-from validation.checks.core import digest
-from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
-from validation.premises import GATE_R_HAT as R_HAT
-from validation.premises import LEAST_INDEPENDENT, chain_gate
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import SCHEMA, Solution
-from validation.solve import solve
+from validation.door import arguments, storage
+from validation.door.premises import GATE_R_HAT as R_HAT
+from validation.door.premises import LEAST_INDEPENDENT, chain_gate
+from validation.door.problem import Problem, digest
+from validation.door.quoting import shown
+from validation.door.solution import SCHEMA, Solution
+from validation.door.solve import solve
+from validation.door.statistics import LEVEL, QUANTITIES, same_evidence, z_statistics
 from validation.truth.card import EvidenceCard
 
 MAX_DRAWS = 64_000

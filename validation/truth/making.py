@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation import storage
 from validation.datasets.errors import DatasetNotFoundError
+from validation.door import storage
+from validation.door.solve import ImplementationError
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
-from validation.solve import ImplementationError
 from validation.truth import library, shelf
 from validation.truth.evidence import MOST_ERROR, agreement, mcse, routes_of
 from validation.truth.library import ANNEALED, Posterior

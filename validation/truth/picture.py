@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from validation import storage
-from validation.quoting import shown
+from validation.door import storage
+from validation.door.quoting import shown
 from validation.truth.make import Truth
 
 FORMATS = (".svg", ".png")

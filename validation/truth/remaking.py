@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
 from validation.datasets.errors import DatasetNotFoundError
+from validation.door.solution import Solution
+from validation.door.solve import ImplementationError
+from validation.door.statistics import LEVEL, QUANTITIES, same_evidence, z_statistics
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
-from validation.solution import Solution
-from validation.solve import ImplementationError
 from validation.truth import making, shelf
 from validation.truth.make import Truth
 
@@ -43,7 +43,7 @@ class Remade(NamedTuple):
 
     what      "agrees", "differs", "refused" (it missed its own gates), or "later" (the time was over)
     worst     largest |z| over all entries, or gap over stated error where both are exact; NaN unless compared
-    limit     of worst, for so many `entries` at level `validation.compare.LEVEL`
+    limit     of worst, for so many `entries` at level `validation.judge.compare.LEVEL`
     where     quantity and entry of the worst, or why nothing was compared
     seconds   of the making
     """

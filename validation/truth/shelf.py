@@ -11,8 +11,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from validation import storage
-from validation.solution import SCHEMA, Solution
+from validation.door import storage
+from validation.door.solution import SCHEMA, Solution
 from validation.truth import library, store, withheld
 from validation.truth.card import EvidenceCard
 from validation.truth.evidence import agreement, mcse, routes_of

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from validation import problems
-from validation.checks.core import digest
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
+from validation.door.problem import Problem, digest
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.truth.make import Listener, Truth, make_truth
 
 SEED = 20251019

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from validation import datasets, storage
-from validation.compare import LEVEL
+from validation import datasets
 from validation.datasets.errors import DatasetNotFoundError
 from validation.datasets.splits import standardise, train_test_split
-from validation.problem import Problem
-from validation.solution import Solution
+from validation.door import storage
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.statistics import LEVEL
 from validation.truth.card import EvidenceCard
 from validation.truth.make import Listener, Truth, agreement_statistics, make_truth
 

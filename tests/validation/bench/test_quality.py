@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from validation.bench.quality import data, fit, programs, rules, run, table
 from validation.bench.quality.fit import CutError, Fit
 from validation.bench.quality.run import Asked
-from validation.cli import app
+from validation.command.cli import app
+from validation.door.storage import FileFormatError
 from validation.jobs.job import Done, JobLostError
 from validation.jobs.run import Processes
-from validation.storage import FileFormatError
 
 CARD = {
     "fits": 2, "rows": 100, "test_rows": 2000, "folds": 3, "n_run": 1, "budget": 20.0, "seed": 0, "not_installed": [],

@@ -5,9 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from validation.bench import command, recorded
+from validation.bench import recorded
 from validation.bench.measure import Row
-from validation.cli import app
+from validation.command import bench as command
+from validation.command.cli import app
 
 MACHINE = {"versions": "python 3.11", "BLAS": "openblas", "machine": "x86_64, 2 cores"}
 ROWS = (

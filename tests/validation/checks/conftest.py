@@ -16,7 +16,7 @@ import pytest
 
 from validation.checks import core
 from validation.checks.core import Compared, Context
-from validation.problem import Problem
+from validation.door.problem import Problem
 
 # a module of checks that came in during a test would be in the register of that test alone, and never again
 core.registered()

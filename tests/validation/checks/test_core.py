@@ -10,7 +10,7 @@ import pytest
 
 from validation.checks import core
 from validation.checks.core import Compared, Context, check, digest
-from validation.solution import Solution
+from validation.door.solution import Solution
 
 
 def register(id: str = "identity/x-gpc/bound", **changes: Any) -> None:
@@ -19,7 +19,7 @@ def register(id: str = "identity/x-gpc/bound", **changes: Any) -> None:
 
 
 class Counting:
-    """Stands for validation.solve.solve and counts what it is asked."""
+    """Stands for validation.door.solve.solve and counts what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -34,7 +34,7 @@ class Counting:
 @pytest.fixture
 def solve(monkeypatch):
     counting = Counting()
-    monkeypatch.setattr(importlib.import_module("validation.solve"), "solve", counting)
+    monkeypatch.setattr(importlib.import_module("validation.door.solve"), "solve", counting)
     return counting
 
 

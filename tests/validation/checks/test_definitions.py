@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from validation import problems as stored
-from validation.checks import binary_definition as binary
-from validation.checks import classes_definition as classes
-from validation.checks import full_definition as full
-from validation.checks import villacampa2017_tied as tied
+from validation.checks.definitions import binary as binary
+from validation.checks.definitions import classes as classes
+from validation.checks.definitions import full_classes as full
+from validation.checks.definitions import tied as tied
 
 SPARSE = stored.get("two-points-3-sparse-threshold")
 FULL = stored.get("two-points-3")

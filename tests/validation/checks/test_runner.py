@@ -19,7 +19,7 @@ from validation.checks import runner
 from validation.checks.core import Compared, Outcome, Skipped, Tested, check
 from validation.checks.multiple import critical_values
 from validation.checks.runner import NOT_RUN, SelectionError, run, select
-from validation.solution import Solution
+from validation.door.solution import Solution
 
 
 def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",), **changes: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_check_without_a_problem_gets_none():
 
 
 def test_checks_of_one_problem_share_a_context_and_its_solutions_reach_the_run(monkeypatch):
-    module = importlib.import_module("validation.solve")
+    module = importlib.import_module("validation.door.solve")
     asked = []
 
     def solve(implementation, method, problem, **options):
@@ -277,7 +277,7 @@ import os, signal, sys, time, types
 import multiprocessing
 import numpy as np
 from validation.checks.core import Compared, Skipped, Tested, check
-from validation.problem import Problem
+from validation.door.problem import Problem
 
 X = np.linspace(-1.0, 1.0, 4)[:, None]
 

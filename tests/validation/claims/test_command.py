@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from validation import cli
 from validation.claims import page
 from validation.claims.results import load
+from validation.command import cli
 
 
 @pytest.fixture

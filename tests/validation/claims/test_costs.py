@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from validation.checks import core, cost_statements
+from validation.checks import core
 from validation.checks.core import Compared
-from validation.problem import Problem
+from validation.checks.print import cost_statements
+from validation.door.problem import Problem
 
 STATEMENTS = {
     "print/laplace-binary/says_cost_full": lambda p: p.n**2,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from validation import cli
 from validation.claims import inventory, results
 from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE
+from validation.command import cli
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import find
 

@@ -8,8 +8,9 @@ import pytest
 from reference.villacampa2017 import evidence
 from reference.villacampa2020 import energies
 from validation import solve
-from validation.checks import core, scale_statements
+from validation.checks import core
 from validation.checks.core import Compared
+from validation.checks.print import scale_statements
 
 
 class Context:

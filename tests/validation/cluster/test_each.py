@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from validation.command import reproduce as command
 from validation.jobs import each
 from validation.jobs.job import Job
 from validation.jobs.run import run
-from validation.reproduce import catalogue, command
+from validation.reproduce import catalogue
 from validation.reproduce.experiment import find
 
 

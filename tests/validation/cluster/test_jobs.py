@@ -13,14 +13,16 @@ import pytest
 
 from fast.blockwise import engines as blockwise
 from fast.blockwise.engines import ClusterLostError
-from validation import chains, problems, storage
+from validation import problems
 from validation.checks import runner
 from validation.checks.core import Compared
+from validation.door import storage
 from validation.jobs import place as places
 from validation.jobs.cluster import Cluster, connected, started
 from validation.jobs.job import ClusterError, Folder, Job, JobLostError, OutOfPatienceError
 from validation.jobs.run import Processes, engine, run
 from validation.jobs.store import Store
+from validation.judge import chains
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from validation import problems
+from validation.door.problem import Problem
+from validation.door.storage import FileFormatError
 from validation.jobs import plain
-from validation.problem import Problem
-from validation.storage import FileFormatError
 
 
 class Named(NamedTuple):

@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from validation.command import ledger as command
 from validation.ledger import audit as ledger_audit
-from validation.ledger import command
 
 FUNCTIONS = '@equation("toy", "1")\ndef f(x):\n    "Twice x [bold]."\n    return 2.0 * x\n'
 GOOD = '\n@pytest.mark.verifies("toy", "1", route="value")\ndef test_f():\n    assert f(1.0) == 2.0\n'

@@ -111,7 +111,7 @@ def test_a_watch_sees_calls_on_the_account_of_who_makes_them():
     from validation import problems
 
     watch = measure.Watch(PACKAGES)
-    solve = importlib.import_module("validation.solve")
+    solve = importlib.import_module("validation.door.solve")
     with watch.installed():
         augmentation.logit_pg_mixture([0.5])  # on nobody's account
         assert watch.seen == set()
@@ -130,7 +130,7 @@ def test_a_watch_sees_calls_on_the_account_of_who_makes_them():
 
 
 def test_every_method_has_problems_and_other_values_of_its_options():
-    from validation.catalogue import METHODS
+    from validation.door.catalogue import METHODS
 
     for entry in METHODS:
         result = list(measure.scenarios(entry.method))

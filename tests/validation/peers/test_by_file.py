@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from validation.judging import judge, posed
+from validation.door.solve import solve
+from validation.judge.judging import judge, posed
 from validation.peers import by_file
-from validation.solve import solve
 
 ANSWER = """
 import json, sys

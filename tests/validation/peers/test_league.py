@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from validation import cli
-from validation.judging import posed
+from validation.command import cli
+from validation.door.solve import solve
+from validation.judge.judging import posed
 from validation.peers import Program, league
-from validation.solve import solve
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from validation.judging import posed
+from validation.door.solve import solve
+from validation.judge.judging import posed
 from validation.peers import gpml_models, programs, sklearn_models
-from validation.solve import solve
 
 PROGRAMS = {program.name: program for program in programs()}
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from validation.judging import posed
+from validation.door.solution import Solution
+from validation.judge.judging import posed
 from validation.peers import Program, programs
 from validation.peers.program import alike, binary, diagonal, no_jitter, no_repeats, one_jitter
-from validation.solution import Solution
 
 
 def program(**changes):

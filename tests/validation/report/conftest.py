@@ -10,8 +10,8 @@ import pytest
 
 from validation.checks.core import Result
 from validation.checks.runner import Run
-from validation.problem import Problem
-from validation.solution import Solution
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 
 NASTY = "<script>alert(1)</script> & $x_1$"
 

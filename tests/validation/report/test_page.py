@@ -12,8 +12,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from validation.report import figures, moved, page, sections, table
+from validation.report import moved, page, sections, table
 from validation.report.page import render
+from validation.screen import figures
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 COVERAGE = [

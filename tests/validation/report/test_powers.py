@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from validation import Solution, problems
-from validation.report import figures, sections
+from validation.report import sections
+from validation.screen import figures
 
 
 def answer(alpha: float, method: str = "pep") -> Solution:

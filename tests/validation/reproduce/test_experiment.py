@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from validation import cli
-from validation.report import figures
+from validation.command import cli
 from validation.reproduce import catalogue, page
 from validation.reproduce.experiment import (
     EXPERIMENTS,
@@ -23,6 +22,7 @@ from validation.reproduce.experiment import (
     experiment,
     find,
 )
+from validation.screen import figures
 
 runner = CliRunner()
 catalogue.load()  # before any test puts another registry in its place
@@ -50,7 +50,7 @@ MADE = Experiment("paper2000", "fig9", "a made-up figure", "that it is so", run)
 @pytest.fixture
 def registered(monkeypatch):
     monkeypatch.setattr("validation.reproduce.experiment.EXPERIMENTS", {**EXPERIMENTS, ("paper2000", "fig9"): MADE})
-    monkeypatch.setattr("validation.reproduce.command.EXPERIMENTS", {("paper2000", "fig9"): MADE})
+    monkeypatch.setattr("validation.command.reproduce.EXPERIMENTS", {("paper2000", "fig9"): MADE})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE
-from validation.reproduce.verdicts import holds, verdict, z_of
+from validation.claims.verdict import holds, verdict, z_of
 
 
 def test_z_counts_both_spreads_and_what_rounding_leaves_open():

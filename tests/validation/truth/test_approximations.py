@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from validation.command.truths import truths
 from validation.truth import approximations as record
 from validation.truth import library, shelf, store
 from validation.truth.approximations import Distance
-from validation.truth.listing import truths
 from validation.truth.rows import rows
 
 NAME = "gp-2-3-probit-v0"

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from validation.storage import FileFormatError
+from validation.door.storage import FileFormatError
 from validation.truth.card import EvidenceCard
 
 CARD = EvidenceCard(

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from validation import Solution, problems
+from validation.command.truth import truth
 from validation.truth import EvidenceCard, store
-from validation.truth.command import truth
 
 cli = typer.Typer()
 cli.command()(truth)
@@ -88,5 +88,5 @@ def test_stored_truths_are_made_by_name_in_the_folder_of_the_package(invoke, mon
 
 
 def test_the_command_is_part_of_triad():
-    commands = importlib.import_module("validation.cli").app.registered_commands
+    commands = importlib.import_module("validation.command.cli").app.registered_commands
     assert "truth" in [command.name for command in commands]

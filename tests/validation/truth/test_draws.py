@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from validation import storage
+from validation.door import storage
 from validation.jobs.run import Processes
 from validation.truth import draws, library, load, shelf
 

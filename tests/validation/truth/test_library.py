@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from validation import storage
 from validation.datasets.errors import DatasetNotFoundError
 from validation.datasets.folder import data_folder
-from validation.problem import LIKELIHOODS
+from validation.door import storage
+from validation.door.problem import LIKELIHOODS
 from validation.truth import library
 from validation.truth.library import Posterior, posteriors
 

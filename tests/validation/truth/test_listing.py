@@ -11,8 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from validation.command.truths import truths
 from validation.truth import library, making, picture, shelf, store
-from validation.truth.listing import truths
 from validation.truth.rows import Filter, chosen, rows
 
 cli = typer.Typer()
@@ -201,5 +201,5 @@ def test_draws_of_every_truth_that_the_filters_admit_go_to_a_folder(invoke, tmp_
 
 
 def test_the_command_is_part_of_triad():
-    commands = importlib.import_module("validation.cli").app.registered_commands
+    commands = importlib.import_module("validation.command.cli").app.registered_commands
     assert "truths" in [command.name for command in commands]

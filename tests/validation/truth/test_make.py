@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from validation import Problem, Solution, problems
-from validation.checks.core import digest
+from validation.door.problem import digest
 from validation.truth.make import R_HAT, ROUTES, SECOND, make_truth
 
 make_module = importlib.import_module("validation.truth.make")

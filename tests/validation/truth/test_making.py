@@ -10,8 +10,8 @@ import pytest
 
 from validation import Solution
 from validation.datasets.errors import DatasetNotFoundError
+from validation.door.solve import ImplementationError
 from validation.jobs.run import Processes
-from validation.solve import ImplementationError
 from validation.truth import library, making, shelf
 from validation.truth.make import Pair
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from validation import solve, storage
-from validation.compare import z_statistics
+from validation import solve
 from validation.datasets.errors import DatasetNotFoundError
 from validation.datasets.folder import data_folder
+from validation.door import storage
+from validation.door.statistics import z_statistics
 from validation.truth import evidence, library, load, making, shelf, store, withheld
 from validation.truth.card import EvidenceCard
 

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import norm
 
 from validation import problems, solve
-from validation.checks.core import digest
 from validation.checks.subjects import DRAWN, REAL
-from validation.compare import z_statistics
+from validation.door.problem import digest
+from validation.door.statistics import z_statistics
 from validation.truth import store
 
 ALL = store.names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from validation import storage
+from validation.door import storage
 from validation.truth import withheld
 from validation.truth.card import EvidenceCard
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.quoting import shown
+from validation.door.quoting import shown
 
 Labels = NDArray[np.int64]
 

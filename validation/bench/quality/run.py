@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from validation.bench.quality import data, fit, programs, table
 from validation.bench.quality.fit import Fit, Unit
+from validation.door.quoting import shown
 from validation.jobs import place
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
 from validation.jobs.store import Store
-from validation.quoting import shown
 
 _GRACE = 120.0  # seconds of the clock that a process has beyond its budgets: loading, predicting, a busy machine
 _BUSY = 4.0  # how much longer than its processor time a fit may take on the clock

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from rich.console import Console
 from rich.table import Table
 
-from validation import storage
 from validation.bench.quality import programs, rules
 from validation.bench.quality.fit import Fit
 from validation.bench.quality.rules import Verdict
+from validation.door import storage
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from validation.implementations.common import dispatcher
+
+if TYPE_CHECKING:
+    from validation.door.problem import Problem
+
+_BATCH = 100  # rows of a mini-batch where the options do not say how many
 
 # module -> the methods of its TABLE
 ADAPTERS = {
@@ -28,4 +39,26 @@ ADAPTERS = {
     "x_gpc_svi": ("x-gpc-svi",),
 }
 
-answer = dispatcher("fast", __name__, ADAPTERS)
+
+def threads(method: str, problem: Problem, options: Mapping[str, Any]) -> AbstractContextManager[int]:
+    """A block with the threads of linear algebra that a run gains by; yields their number."""
+    from fast.core.threads import blas_threads
+
+    return blas_threads(step_rows(method, problem, options), problem.m)
+
+
+def step_rows(method: str, problem: Problem, options: Mapping[str, Any]) -> int:
+    """Rows that one step works on: those of a mini-batch where the options ask for steps, else all."""
+    batches = options.get("batches")
+    if isinstance(batches, (list, tuple)) and batches:
+        # not checked yet, and a list may hold anything, itself included
+        sizes = [len(batch) for batch in batches if isinstance(batch, (list, tuple))]
+        sizes += [batch.size for batch in batches if isinstance(batch, np.ndarray)]
+        return max(sizes, default=problem.n)
+    asked = options.get("batch_size")
+    if method != "x-gpc-svi" and asked is None and options.get("n_steps") is None:
+        return problem.n
+    return min(problem.n, asked if isinstance(asked, int) else _BATCH)
+
+
+answer = dispatcher("fast", __name__, ADAPTERS, threads)

@@ -6,11 +6,11 @@ from typing import Any
 
 from fast.core.options import Gradients, Optimizer
 from fast.methods import epgpc, epgpc_svi
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none, refuse_learning
 from validation.implementations.fast.one_latent import given, learned, moments, predictions, to_fixed_point
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _fields(posterior: Any) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from fast.core.values import Data, Prior
 from fast.methods import apep, bb_alpha, ep, gfitc, label_regression, pep, sep, vi_robust
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.inference import diagonal_covariances
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 NO_ERRORS, ERRORS, EITHER = "0", "> 0", ""  # probabilities of labelling errors that a method takes
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from fast.core.options import Gradients, Moments, Options
 from fast.methods import svi, vi_jj, vi_taylor
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import binary_gradients, finite_or_none
 from validation.implementations.fast.one_latent import given, learned, moments, predictions
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _solution(method: str, problem: Problem, posterior: Any, options: Any, **fields: Any) -> Solution:

@@ -7,10 +7,10 @@ from typing import Any
 
 from fast.core.options import Gradients
 from fast.methods import laplace_binary
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.fast.one_latent import to_fixed_point
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _laplace_binary(problem: Problem, options: Any) -> Solution:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fast.core.values import Data, Prior
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import binary_gradients, finite_or_none
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def given(problem: Problem) -> tuple[Data, Prior]:

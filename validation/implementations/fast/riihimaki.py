@@ -15,11 +15,11 @@ from fast.core.values import Data, Prior
 from fast.full_classes.learning import ClassSearch, Searched, search
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.methods import laplace, nested_ep, nested_iep, quadrature_ep, vb_probit
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,10 +6,10 @@ from typing import Any
 
 from fast.core.options import Nodes
 from fast.methods import laplace_sparse
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.fast.inducing import EITHER, given, predictions, refuse_rest
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _answer(problem: Problem, options: Any) -> Solution:

@@ -8,11 +8,11 @@ import numpy as np
 
 from fast.core.options import Gradients, Optimizer
 from fast.methods import x_gpc
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import refuse_learning
 from validation.implementations.fast.one_latent import to_fixed_point
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _x_gpc(problem: Problem, options: Any) -> Solution:

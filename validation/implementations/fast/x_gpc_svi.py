@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from fast.methods import x_gpc_svi
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.fast.one_latent import on_batches
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 
 def _x_gpc_svi(problem: Problem, options: x_gpc_svi.XGPCSteps) -> Solution:

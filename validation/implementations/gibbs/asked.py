@@ -11,8 +11,8 @@ from typing import Any
 from gibbs.core.checks import Option
 from gibbs.core.declare import Options
 from gibbs.core.values import Data, Prior
-from validation.problem import Problem
-from validation.solution import Solution
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 
 
 def by_keywords(options: type[Options]) -> Callable[[Callable[[Problem, Any], Solution]], Callable[..., Solution]]:

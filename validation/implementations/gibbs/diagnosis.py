@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gibbs.chains.diagnostics import Convergence
-from validation.premises import chain_gate
+from validation.door.premises import chain_gate
 
 
 class Diagnosis(NamedTuple):

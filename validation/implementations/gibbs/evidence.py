@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from gibbs.evidence import fitted, sequential
 from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models.multilatent import MultiLatentChains, check
+from validation.door.problem import Problem
 from validation.implementations.gibbs.asked import values
-from validation.problem import Problem
 
 
 def probit_routes(problem: Problem, chains: MultiLatentChains, options: Any) -> dict[str, LogEvidence]:

@@ -6,11 +6,11 @@ from typing import Any
 
 from gibbs.core.options import ExactOptions
 from gibbs.models import exact_probit
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.gibbs.asked import by_keywords, moments_of, values
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 @by_keywords(ExactOptions)

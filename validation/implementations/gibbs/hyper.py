@@ -11,13 +11,13 @@ import numpy as np
 
 from gibbs.core.options import LearntOptions, row_of
 from gibbs.models import hyper
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
+from validation.door.solve import check_options
 from validation.implementations.gibbs.asked import by_keywords, moments_of, signature, values
 from validation.implementations.gibbs.diagnosis import diagnosed
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
-from validation.solve import check_options
 
 # the likelihoods of each method, as without `learn`
 METHODS = {

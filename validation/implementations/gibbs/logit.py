@@ -11,14 +11,14 @@ from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import sampling
 from gibbs.models.ensemble import sample_ensemble
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import two_columns
 from validation.implementations.gibbs.asked import by_keywords, one_latent
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 def _require_logit(problem: Problem, who: str) -> None:

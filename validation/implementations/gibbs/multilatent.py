@@ -10,13 +10,13 @@ from gibbs.evidence.result import LogEvidence
 from gibbs.models import multinomial_probit, threshold
 from gibbs.models.multilatent import MultiLatentChains
 from gibbs.models.sampling import LogitChains
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import probit_routes
 from validation.implementations.gibbs.hyper import learning
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 def run_settings(chains: MultiLatentChains | LogitChains) -> dict[str, Any]:

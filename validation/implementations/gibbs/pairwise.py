@@ -12,12 +12,12 @@ from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import pairwise
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.multilatent import best_route
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 @by_keywords(HELD["gibbs-pairwise"])

@@ -14,13 +14,13 @@ from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import softmax
 from gibbs.models.multilatent import check
 from gibbs.models.softmax import SoftmaxChains
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 
 @by_keywords(HELD["mh-softmax"])

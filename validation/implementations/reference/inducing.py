@@ -31,11 +31,11 @@ from reference.villacampa2020.label_regression import CERTAIN, label_regression_
 from reference.villacampa2020.laplace_sparse import laplace_baseline, predict_laplace
 from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.sparse import latent_marginal
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 NO_ERRORS, ERRORS, EITHER = "0", "> 0", ""  # probabilities of labelling errors that a method takes
 _PAIRS = ("site_precision_label", "site_shift_label", "site_precision_other", "site_shift_other")

@@ -10,6 +10,8 @@ import numpy as np
 from reference.common.options import options_of
 from reference.izmailov2016._prior import Prior
 from reference.izmailov2016.fit import VIFit, fit_svi_batches, fit_vi, gradients, predict
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none
 from validation.implementations.reference.one_latent import (
     as_gradients,
@@ -18,8 +20,6 @@ from validation.implementations.reference.one_latent import (
     variational_evidence,
 )
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 KERNELS = ("se", "matern")
 

@@ -26,10 +26,10 @@ from reference.wenzel2019.fit_svi import fit_xgpc_svi, optimise_hyperparameters
 from reference.wenzel2019.svgpc import svgpc_gradients, svgpc_gradients_at_maximum
 from reference.wenzel2019.svi import batch_bound_gradients
 from reference.wenzel2019.updates import Gaussian
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none, refuse_learning, two_columns
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.solution import Solution
 
 # of the bound where the ascent ended, in the order of `Derivatives`; the natural gradient is that in eta_1 and eta_2
 DERIVATIVES = (

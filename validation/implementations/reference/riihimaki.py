@@ -14,11 +14,11 @@ from reference.common.options import options_of
 from reference.riihimaki2013 import fit as ep
 from reference.riihimaki2013 import laplace, type2, variational
 from reference.riihimaki2013.fit import Gradients, Prediction, Prior
+from validation.door.problem import Problem
+from validation.door.quoting import shown
+from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none
 from validation.implementations.witness import Adapter
-from validation.problem import Problem
-from validation.quoting import shown
-from validation.solution import Solution
 
 Fields = dict[str, Any]
 

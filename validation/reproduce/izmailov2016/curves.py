@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise, train_test_split
-from validation.report import figures
+from validation.door import arguments
 from validation.reproduce.classifiers import TRACTABLE, tractable_classifier
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.printed import rows_taken
 from validation.reproduce.protocols import accuracy_against_time
 from validation.reproduce.wenzel2019.table1 import binary, smaller
+from validation.screen import figures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from validation import arguments
 from validation.datasets import load
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.classifiers import tractable_classifier
 from validation.reproduce.decisions import Decided, above, below, surely

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.door.solve import solve
 from validation.reproduce.classifiers import tractable_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.izmailov2016.sets import METHODS, runs_of
 from validation.reproduce.trials import Parts, Trial, TrialOptions, parts_of, run
-from validation.solve import solve
 
 Array = NDArray[np.float64]
 _SETS = ("german20", "svmguide1", "magic")

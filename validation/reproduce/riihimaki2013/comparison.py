@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.quoting import shown
 from validation.ledger.marker import equation
-from validation.quoting import shown
 
 Array = NDArray[np.float64]
 _BLOCK = 4_000_000  # weights held at a time

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from reference.riihimaki2013.experiments import Differences, compare_tilted_moments
 from reference.riihimaki2013.fit import Prior
-from validation import arguments
 from validation.datasets.splits import standardise, train_test_split
-from validation.report import figures
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 

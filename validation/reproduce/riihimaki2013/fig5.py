@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.ledger.marker import equation
-from validation.problem import Problem
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
-from validation.solution import Solution
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 TRUTHS: Mapping[str, str] = MappingProxyType(

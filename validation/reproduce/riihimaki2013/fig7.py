@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
+from validation.door import arguments
 from validation.ledger.marker import equation
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from fast.core.values import Data, Prior
 from fast.full_classes.prior import prepare
 from fast.methods import nested_ep, nested_iep
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
 from validation.ledger.marker import equation
-from validation.problem import Problem
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 METHODS = ("nested-ep", "nested-iep")

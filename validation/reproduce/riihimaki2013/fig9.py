@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fast.core.hyperprior import half_t_scale, log_hyperprior
-from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, duplicate_groups, kfold, standardise, train_test_split
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.ledger.marker import equation
-from validation.problem import Problem
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 from validation.reproduce.riihimaki2013.comparison import accuracy_comparison, bayesian_bootstrap, outcomes
-from validation.solution import Solution
 
 Array = NDArray[np.float64]
 METHODS = ("nested-ep", "nested-iep", "vb-probit", "laplace", "laplace-tkp", "gibbs-probit")

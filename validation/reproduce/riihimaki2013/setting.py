@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise, train_test_split
-from validation.problem import Problem
-from validation.solution import Solution
-from validation.solve import solve
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

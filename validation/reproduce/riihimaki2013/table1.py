@@ -14,15 +14,15 @@ from scipy.spatial.distance import cdist
 from gibbs.core import options as gibbs_options
 from gibbs.core import values
 from gibbs.models import multinomial_probit
-from validation import arguments
+from validation.claims.verdict import COLUMNS, verdict, z_of
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
 from validation.ledger.marker import equation
-from validation.problem import Problem
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.printed import option
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
-from validation.reproduce.verdicts import COLUMNS, verdict, z_of
-from validation.solution import Solution
 
 Array = NDArray[np.float64]
 METHODS = ("nested-ep", "qep", "nested-iep", "qiep")

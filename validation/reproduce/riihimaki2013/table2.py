@@ -16,11 +16,11 @@ import fast.full_classes.quadrature_tilt
 import gibbs.core.linalg
 from fast.core.results import Differences
 from reference.riihimaki2013.complexity import complexity_table
-from validation import arguments
-from validation.problem import Problem
+from validation.claims.verdict import COLUMNS, verdict, z_of
+from validation.door import arguments
+from validation.door.problem import Problem
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
-from validation.reproduce.verdicts import COLUMNS, verdict, z_of
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
-from validation.problem import Problem
+from validation.door import arguments
+from validation.door.problem import Problem
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Say, Table, experiment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from validation import arguments
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.averages import Averages, alike, larger_by, pairs, recorded
 from validation.reproduce.decisions import Decided, above, below, surely

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._classes import Prior
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise
+from validation.door import arguments
 from validation.ledger.marker import equation
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2017 import setting
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 SCHEMES = ("outer", "inner-approximate", "inner-exact")

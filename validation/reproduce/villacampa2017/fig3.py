@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from reference.common._classes import Prior
 from reference.villacampa2017.protocol import toy_training_settings
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
+from validation.door.quoting import shown
 from validation.ledger.marker import equation
-from validation.quoting import shown
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.printed import option
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017 import plane, setting
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 _HALF = 2.5  # the data fill [-2.5, 2.5]²

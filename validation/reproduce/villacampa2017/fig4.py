@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
+from validation.door import arguments
 from validation.ledger.marker import equation
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2017 import setting, uci
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
 from validation.ledger.marker import equation
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
@@ -24,6 +24,7 @@ from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import flights, setting
 from validation.reproduce.villacampa2017.fig4 import reached
 from validation.reproduce.villacampa2017.flights import NAME, SYNTHETIC
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

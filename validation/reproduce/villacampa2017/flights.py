@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 
 ATTRIBUTES = (
     "age of the aircraft", "distance", "airtime", "departure time", "arrival time", "day of the week",

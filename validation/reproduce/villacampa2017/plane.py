@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from validation.report import figures
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 _CELLS = 60  # of the grid, each way

@@ -17,9 +17,9 @@ from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.training import Progress
 from reference.common._classes import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
-from validation import arguments
 from validation.datasets.dataset import Dataset
-from validation.quoting import shown
+from validation.door import arguments
+from validation.door.quoting import shown
 from validation.reproduce.protocols import scores
 
 Array = NDArray[np.float64]

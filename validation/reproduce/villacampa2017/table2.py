@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
+from validation.door import arguments
 from validation.jobs.each import each
 from validation.reproduce import sizes
 from validation.reproduce.experiment import Outcome, Say, Table, experiment

@@ -16,7 +16,8 @@ from reference.common._classes import Prior
 from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise, train_test_split
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.door.solve import solve
 from validation.reproduce.averages import pairs, recorded
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
@@ -24,7 +25,6 @@ from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, run
 from validation.reproduce.villacampa2017 import setting
 from validation.reproduce.villacampa2017.fig3 import inducing_point_experiment
-from validation.solve import solve
 
 Array = NDArray[np.float64]
 _TOY, _TOY_TEST = 300, 2000

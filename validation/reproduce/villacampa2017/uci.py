@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
 from validation.ledger.marker import equation
 from validation.reproduce.protocols import scores
 from validation.reproduce.published import published

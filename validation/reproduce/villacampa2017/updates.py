@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from validation import arguments
 from validation.datasets.splits import standardise
-from validation.problem import Problem
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solve import solve
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, surely
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.villacampa2017 import fig1, setting, uci
-from validation.solve import solve
 
 
 def decide(

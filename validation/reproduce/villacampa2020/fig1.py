@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 
-from validation import arguments
 from validation.claims.verdict import CONFIDENCE
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 from validation.jobs.each import each
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._classes import Prior
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
+from validation.door.quoting import shown
 from validation.ledger.marker import equation
-from validation.quoting import shown
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
@@ -22,6 +22,7 @@ from validation.reproduce.printed import option
 from validation.reproduce.villacampa2017 import plane
 from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin, overlapping
 from validation.reproduce.villacampa2020 import setting
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 IN_BATCHES = ("arpep", "rpapep")

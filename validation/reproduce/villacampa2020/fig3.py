@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from validation import arguments
+from validation.door import arguments
 from validation.ledger.marker import equation
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.villacampa2017.fig4 import averaged, times_of
 from validation.reproduce.villacampa2020 import setting, uci
+from validation.screen import figures
 
 FIELDS = {"nll": "negative log-likelihood", "error": "test error"}
 

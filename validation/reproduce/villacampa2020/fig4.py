@@ -10,10 +10,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from reference.common._classes import Prior
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
 from validation.ledger.marker import equation
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
@@ -22,6 +22,7 @@ from validation.reproduce.villacampa2017 import flights
 from validation.reproduce.villacampa2017.fig5 import Parts
 from validation.reproduce.villacampa2020 import setting
 from validation.reproduce.villacampa2020.fig3 import FIELDS, Timed, until
+from validation.screen import figures
 
 
 def _run(

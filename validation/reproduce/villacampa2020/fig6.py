@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from reference.common._classes import Prior
 from reference.villacampa2020.experiments import select_by_entropy
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise
+from validation.door import arguments
 from validation.ledger.marker import equation
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely

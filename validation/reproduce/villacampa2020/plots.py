@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from validation.report import figures
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 

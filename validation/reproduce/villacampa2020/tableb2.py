@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from validation import arguments
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 from validation.reproduce import sizes
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.published import published

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from fast.core import values
 from fast.methods import label_regression, laplace_sparse
 from reference.common._classes import Prior
-from validation import arguments
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 from validation.jobs.each import each
 from validation.ledger.marker import equation
-from validation.problem import Problem
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.protocols import Score, scores
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2020 import setting, uci
-from validation.solution import Solution
-from validation.solve import solve
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -16,13 +16,13 @@ from fast.sparse_classes import power_factors
 from fast.sparse_classes.training import ClassTraining, converge, settings_of
 from validation import datasets
 from validation.datasets.splits import standardise
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.door.solve import solve
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, run
 from validation.reproduce.villacampa2020 import setting, uci
-from validation.solve import solve
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

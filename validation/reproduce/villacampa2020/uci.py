@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from validation import arguments
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
+from validation.door.quoting import shown
 from validation.ledger.marker import equation
-from validation.quoting import shown
 from validation.reproduce.villacampa2017 import uci as earlier
 from validation.reproduce.villacampa2020 import setting
 

@@ -9,16 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import standardise, train_test_split
+from validation.door import arguments
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 from validation.ledger.marker import equation
-from validation.problem import Problem
-from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, below
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
-from validation.solution import Solution
-from validation.solve import solve
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 

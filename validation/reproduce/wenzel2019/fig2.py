@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation import arguments
 from validation.datasets import load
 from validation.datasets.splits import kfold, standardise
-from validation.report import figures
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
@@ -21,6 +20,7 @@ from validation.reproduce.experiment import Outcome, Picture, Say, Table, experi
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.protocols import scores
 from validation.reproduce.wenzel2019.table1 import METHODS, binary, smaller
+from validation.screen import figures
 
 Array = NDArray[np.float64]
 FIRST = ("electricity", "cod_rna")  # of Fig. 2; SUSY, its third, has no copy at hand

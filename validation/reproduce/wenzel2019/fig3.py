@@ -8,9 +8,9 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from validation import arguments, datasets
+from validation import datasets
 from validation.datasets.splits import kfold, standardise
-from validation.report import figures
+from validation.door import arguments
 from validation.reproduce import decisions
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.decisions import Decided, above, below
@@ -18,6 +18,7 @@ from validation.reproduce.experiment import Outcome, Picture, Say, Table, experi
 from validation.reproduce.printed import option, rows_taken
 from validation.reproduce.protocols import Curve, inducing_point_study
 from validation.reproduce.wenzel2019.table1 import METHODS, READINGS, binary, smaller
+from validation.screen import figures
 
 Folds = Sequence[Curve]
 _FOLDS = 10

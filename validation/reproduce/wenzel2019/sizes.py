@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation import arguments
 from validation.datasets import load
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 from validation.reproduce import sizes
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.published import published

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from validation import arguments
 from validation.datasets import load
 from validation.datasets.dataset import Dataset
+from validation.door import arguments
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.protocols import Score, cross_validate

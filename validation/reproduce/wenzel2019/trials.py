@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.problem import Problem
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.door.solve import solve
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, parts_of, run
-from validation.solution import Solution
-from validation.solve import solve
 
 _SETS = ("pima", "german20", "electricity", "bank")
 _ROWS, _TEST, _POINTS, _BATCH = 1000, 1000, 50, 100

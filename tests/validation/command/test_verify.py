@@ -1,0 +1,371 @@
+"""`triad verify` from the outside: exit codes, files, and what is said where."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from validation.checks import core, runner
+from validation.checks.core import Compared, Skipped, Tested, check
+from validation.command import verify as verify_command
+from validation.door.problem import Problem
+from validation.selftest import SeededBug
+
+COLUMNS = ["check", "kind", "paper", "method", "quantity", "left", "right", "problem"]
+COLUMNS += ["observed", "limit", "ratio", "verdict", "seconds", "why"]
+
+
+def make_problem(name: str) -> Problem:
+    X = np.linspace(-1.0, 1.0, 4)[:, None]
+    return Problem(name=name, X=X, y=np.array([0, 1, 0, 1]), n_classes=2, likelihood="logit", variance=1.0,
+                   lengthscales=1.0, X_test=X)  # fmt: skip
+
+
+def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",)) -> None:
+    def asked(context: Any, problem: Any) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
+
+
+@pytest.fixture(autouse=True)
+def _without_the_ledger(monkeypatch):
+    """Reading every test of the repository takes 15 s and is no part of these runs."""
+    monkeypatch.setattr(verify_command, "coverage", None)
+
+
+@pytest.fixture
+def invoke(monkeypatch, tmp_path):
+    """Run `triad verify` in an empty folder, in this process, with no checks but those that the test registers."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(core, "_registry", {})
+    monkeypatch.setattr(core, "modules", lambda: ())
+    fake = SimpleNamespace(get=make_problem, names=lambda: ("easy", "hard"), cost=lambda name: 1.0)
+    monkeypatch.setitem(sys.modules, "validation.problems", fake)
+    app = typer.Typer()
+    app.command()(verify_command.verify)
+
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(app, [*arguments, "--jobs", "1"], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def green(invoke):
+    register("identity/x-gpc/elbo", Compared(3e-11, 1e-8, "1e-8 is where a missing term shows", "reference", "fast"))
+    register("exactness/gibbs-logit/mean", Tested(np.array([0.3, -1.2]), "exact moments", "gibbs", "quadrature", "2 %"))
+    register("bound/x-gpc/elbo", Skipped("log Z: found s.e. 0.08, expected <= 0.05"), ("easy", "hard"))
+    return invoke
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------
+
+
+def test_a_green_run_exits_0_and_writes_both_files(green, tmp_path):
+    correct = green()
+    assert correct.exit_code == 0
+    assert "passed: identity 1, exactness 1\n0 failed, 2 skipped in" in correct.stdout
+    frame = pd.read_csv(tmp_path / "results" / "checks.csv")
+    assert list(frame.columns) == COLUMNS
+    assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP"]
+    assert frame["check"][0] == "identity/x-gpc/elbo"
+    # 3e-11 / 1e-8, up to rounding
+    np.testing.assert_allclose(frame["ratio"][0], 0.003, rtol=1e-12, atol=0)
+    report = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert "No disagreement: 2 of 4 verdicts passed, 2 skipped" in report
+    assert sorted(os.listdir(tmp_path / "results")) == ["checks.csv", "report.html"]
+
+
+def test_a_failure_exits_1_and_says_how_to_see_it_again(green):
+    register("identity/x-gpc/mean", Compared(1e-3, 1e-8, "a missing term shows at 1e-8", "reference", "fast"))
+    correct = green()
+    assert correct.exit_code == 1
+    assert re.search(r"FAIL\s+identity/x-gpc/mean\s+easy\s+reference vs fast", correct.stdout)
+    assert "why: a missing term shows at 1e-8" in correct.stdout
+    assert "reproduce: triad verify --check identity/x-gpc/mean --problem easy" in correct.stdout
+
+
+def test_the_command_that_reproduces_a_failure_fails_too(green):
+    register("exactness/gibbs-logit/var", Tested(np.array([9.0]), "exact moments", "gibbs", "quadrature", "2 %"))
+    (command,) = re.findall(r"reproduce: triad verify (.*)", green().stdout)
+    assert green(*command.split()).exit_code == 1
+
+
+def test_an_error_in_a_check_exits_1_and_shows_its_traceback_on_request(green):
+    register("limit/x-gpc/z", ValueError("Z: found 3 rows, expected 4"))
+    correct = green()
+    assert correct.exit_code == 1
+    assert "why: ValueError: Z: found 3 rows, expected 4" in correct.stdout
+    assert "Traceback" not in correct.output
+    assert "Traceback" in green("--verbose").stdout
+
+
+def test_what_moved_since_an_earlier_run_is_shown(green, tmp_path):
+    green("--output", "old")
+    core._registry.pop("identity/x-gpc/elbo")
+    register("identity/x-gpc/elbo", Compared(3e-7, 1e-8, "1e-8 is where a missing term shows", "reference", "fast"))
+    correct = green("--compare", "old/checks.csv")
+    assert correct.exit_code == 1
+    assert "against old/checks.csv: 1 turned red" in correct.stdout
+    assert "identity/x-gpc/elbo on easy: PASS 3e-11 (0.003 of 1e-08) -> FAIL 3e-07 (30 of 1e-08)" in correct.stdout
+    assert "What moved against checks.csv" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+
+
+def test_checks_that_were_not_asked_again_are_not_gone(green):
+    green("--output", "old")
+    assert "nothing moved" in green("--compare", "old/checks.csv", "--check", "identity/*").stdout
+    core._registry.pop("exactness/gibbs-logit/mean")
+    assert "1 gone" in green("--compare", "old/checks.csv", "--check", "identity/*").stdout
+
+
+def test_a_run_as_json_is_nothing_but_json(green):
+    green("--output", "old")
+    content = json.loads(green("--json", "--compare", "old/checks.csv").stdout)
+    assert [row["verdict"] for row in content["verdicts"]] == ["PASS", "PASS", "SKIP", "SKIP"]
+    assert content["moved"] == []
+
+
+def test_junit_is_written_beside(green, tmp_path):
+    assert "runs/verify.xml" in green("--junit", "runs/verify.xml").stdout
+    root = ElementTree.parse(tmp_path / "runs" / "verify.xml").getroot()
+    assert len(list(root.iter("testcase"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compare", "nowhere.csv"], "--compare: nowhere.csv: No such file or directory"),
+        (["--compare", "empty.csv"], "--compare: empty.csv: found no column check"),
+        (["--json", "--why"], "--json: found it with --verbose or --why"),
+        (["--self-test", "--json"], "--self-test: found --compare, --json or --junit"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_runs(green, tmp_path, arguments, message):
+    (tmp_path / "empty.csv").write_text("")
+    correct = green(*arguments)
+    assert correct.exit_code == 2
+    assert message in " ".join(correct.stderr.split())
+    assert not (tmp_path / "results").exists()
+
+
+def test_reasons_are_printed_on_request(green):
+    assert "1e-8 is where" not in green().stdout
+    assert "why: 1e-8 is where a missing term shows" in green("--why").stdout
+
+
+def test_progress_goes_to_stderr_in_plain_lines(green):
+    correct = green()
+    assert re.search(r"^ *\d+\.\d s  easy: 3 done$", correct.stderr, flags=re.MULTILINE)
+    assert "done" not in correct.stdout
+    assert "\x1b" not in correct.output
+
+
+def test_coverage_of_the_ledger_reaches_the_report(green, tmp_path, monkeypatch):
+    entry = {"paper": "izmailov2016", "verified": 3, "corrected": 1, "not_executable": 0, "open": 7}
+    monkeypatch.setattr(verify_command, "coverage", lambda: [entry])
+    assert "not collected" not in green().stdout
+    assert "izmailov2016" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert "not collected" not in green("--paper", "wenzel2019").stdout
+
+
+@pytest.mark.parametrize("narrow", [["--check", "identity/*"], ["--problem", "easy"], ["--method", "x-gpc"]])
+def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, narrow):
+    def collecting():
+        raise AssertionError("coverage was collected")
+
+    monkeypatch.setattr(verify_command, "coverage", collecting)
+    assert "ledger coverage not collected" in green(*narrow).stdout
+
+
+# -- bad requests --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--check", "identity/x-gpc/ebo"], "check: found 'identity/x-gpc/ebo'"),
+        (["--check", "identity/x-gpc/ebo"], "did you mean 'identity/x-gpc/elbo'"),
+        (["--paper", "wenzel2018"], "did you mean 'wenzel2019'"),
+        (["--method", "x-gpcs"], "did you mean 'x-gpc'"),
+        (["--problem", "eas"], "did you mean 'easy'"),
+        (["--check", "identity/*", "--problem", "hard"], "found no check for check identity/*, problem hard"),
+        (["--bug", "x"], "--bug: found it without --self-test"),
+        (["--self-test", "--check", "identity/*"], "expected only --method, --bug, --full"),
+    ],
+)
+def test_a_selection_that_makes_no_sense_exits_2_and_computes_nothing(green, tmp_path, arguments, message):
+    correct = green(*arguments)
+    assert correct.exit_code == 2
+    assert message in correct.stderr
+    assert correct.stdout == ""
+    assert not (tmp_path / "results").exists()
+
+
+def test_no_checks_at_all_exit_2(invoke):
+    outcome = invoke()
+    assert outcome.exit_code == 2
+    assert "found no check for all, expected at least one" in outcome.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    register("identity/x-gpc/elbo", AssertionError("was asked"))
+    outcome = invoke("--output", "file/results")
+    assert outcome.exit_code == 2
+    assert "file/results: found" in outcome.stderr
+    assert "expected a folder that can be written" in outcome.stderr
+    assert "was asked" not in outcome.output
+
+
+def test_a_folder_where_a_file_should_be_is_told_too(green, tmp_path):
+    (tmp_path / "results" / "report.html").mkdir(parents=True)
+    correct = green()
+    assert correct.exit_code == 2
+    assert "report.html: found a folder" in correct.stderr
+
+
+# -- interrupts ----------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_reports_what_is_done_and_exits_130(green, tmp_path):
+    register("invariance/x-gpc/permutation", KeyboardInterrupt())
+    correct = green()
+    assert correct.exit_code == 130
+    assert "interrupted: passed: identity 1, exactness 1\n0 failed, 1 skipped" in correct.stdout
+    assert "not asked: 2 questions of 2 checks" in correct.stdout
+    assert runner.NOT_RUN not in correct.stdout  # the table has what was asked and nothing else
+    frame = pd.read_csv(tmp_path / "results" / "checks.csv")
+    assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP", "SKIP"]
+    assert frame["why"].iloc[-1] == runner.NOT_RUN
+    assert "Interrupted: " in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_interrupt_while_the_report_is_written_leaves_the_old_one(green, tmp_path, monkeypatch):
+    assert green().exit_code == 0
+    before = (tmp_path / "results" / "report.html").read_bytes()
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify_command, "coverage", interrupted)
+    assert green().exit_code == 130
+    assert (tmp_path / "results" / "report.html").read_bytes() == before
+    assert sorted(os.listdir(tmp_path / "results")) == ["checks.csv", "report.html"]
+
+
+def test_an_interrupted_run_does_not_read_the_ledger(green, monkeypatch):
+    read = []
+    monkeypatch.setattr(verify_command, "coverage", lambda: read.append(True))
+    register("invariance/x-gpc/permutation", KeyboardInterrupt())
+    assert green().exit_code == 130
+    assert read == []
+
+
+PROGRAM = """
+import sys, time, types
+sys.modules["validation.problems"] = types.SimpleNamespace(
+    get=lambda name: name, names=lambda: ("easy", "hard"), cost=lambda name: 1.0
+)
+from validation.checks import core
+core.modules = lambda: ()
+
+def slow(context, problem):
+    open("asked", "w").close()
+    time.sleep(300)
+
+def quick(context, problem):
+    return core.Compared(0.0, 1.0, "because", "left", "right")
+
+core.check("identity/x-gpc/quick", paper="p", question="So?", problems=("easy",))(quick)
+core.check("identity/x-gpc/slow", paper="p", question="So?", problems=("easy", "hard"))(slow)
+
+if __name__ == "__main__":
+    import typer
+    from validation.command.verify import verify
+    app = typer.Typer()
+    app.command()(verify)
+    app()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_ends_a_run_over_processes_at_once(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    process = subprocess.Popen(
+        [sys.executable, "program.py", "--jobs", "2"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        deadline = time.monotonic() + 60.0
+        while not (tmp_path / "asked").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30.0)
+    finally:
+        process.kill()
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert "interrupted: " in stdout
+    assert sorted(os.listdir(tmp_path / "results")) == ["checks.csv", "report.html"]
+
+
+# -- the self-test -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wrong(invoke, monkeypatch):
+    """A witness with one number, a check on it, and bugs that are seen or not."""
+    module: Any = ModuleType("made_up_witness")
+    module.kl = lambda: 2.0
+    monkeypatch.setitem(sys.modules, "made_up_witness", module)
+
+    def asked(context: Any, problem: Any) -> Any:
+        return Compared(abs(module.kl() - 2.0), 0.5, "because", "left", "right")
+
+    check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy",))(asked)
+
+    def bug(name: str, by: float) -> SeededBug:
+        return SeededBug(name, "fast", "x-gpc", "KL is off", ("made_up_witness:kl",), lambda f: lambda: f() + by)
+
+    bugs: Any = ModuleType("validation.seeded_bugs")
+    bugs.all_bugs = lambda: (bug("large", 1.0), bug("small", 0.1))
+    monkeypatch.setitem(sys.modules, "validation.seeded_bugs", bugs)
+    return invoke
+
+
+def test_the_self_test_exits_0_iff_every_bug_is_caught(wrong):
+    assert wrong("--self-test", "--bug", "large").exit_code == 0
+    result = wrong("--self-test")
+    assert result.exit_code == 1
+    assert "1 of 2 bugs caught" in result.stdout
+    assert re.search(r"caught\s+large\s+fast x-gpc", result.stdout)
+    assert "by: identity/x-gpc/kl on easy, 2.000 x limit" in result.stdout
+    assert re.search(r"missed\s+small\s+fast x-gpc", result.stdout)
+
+
+def test_an_unknown_bug_exits_2(wrong):
+    result = wrong("--self-test", "--bug", "larg")
+    assert result.exit_code == 2
+    assert "did you mean 'large'" in result.stderr

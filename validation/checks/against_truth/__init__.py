@@ -1,0 +1,1 @@
+"""Checks against truths: chains, exact draws, quadrature, and recorded distances."""

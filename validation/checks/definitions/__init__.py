@@ -1,0 +1,1 @@
+"""Checks of kind `definition`: witnesses against the judge's own dense or brute-force definitions."""

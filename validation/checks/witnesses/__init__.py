@@ -1,0 +1,1 @@
+"""Checks between witnesses: identity, invariance, limit, bound, derivative."""

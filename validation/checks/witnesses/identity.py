@@ -1,0 +1,108 @@
+"""Identity: `reference` and `fast` compute one fixed point by two routes, so they must agree to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+
+import numpy as np
+
+from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.definitions.predictive_integrals import unit_mass
+from validation.checks.subjects import LARGER, QUICK, SPARSE, SUBJECTS, Subject
+from validation.door.problem import Problem
+from validation.door.solution import Solution
+from validation.judge.compare import identity_limit, prior_condition, relative_difference
+
+# beyond this the prior matrix itself no longer determines the answer to eight digits
+MAX_CONDITION = 1e5
+
+FIELDS = {
+    "log_evidence": "Do both report the same bound, with every constant?",
+    "inducing_mean": "Do both find the same mean at the inducing points?",
+    "inducing_cov": "Do both find the same covariance at the inducing points?",
+    "latent_mean": "Do both give the same latent means at the data?",
+    "latent_cov": "Do both give the same latent variances at the data?",
+    "test_latent_mean": "Do both predict the same latent means?",
+    "test_latent_cov": "Do both predict the same latent variances?",
+    "probabilities": "Do both predict the same class probabilities?",
+    "probability_mass": "Do both integrate the predictive density to the same mass, and to one where they integrate?",
+}
+GRADIENTS = {
+    "variance": "Do both give the same derivative of the bound in the prior variance?",
+    "lengthscales": "Do both give the same derivatives of the bound in the lengthscales?",
+    "noise": "Do both give the same derivative of the bound in the noise variance?",
+    "Z": "Do both give the same derivatives of the bound in the inducing inputs?",
+}
+
+
+MASS: Callable[[Solution], object] = attrgetter("probability_mass")
+
+
+def pair(context: Context, subject: Subject, problem: Problem) -> tuple[Solution, Solution]:
+    """The answers of the two deterministic witnesses."""
+    return (
+        context.solve("reference", subject.method, problem),
+        context.solve("fast", subject.method, problem),
+    )
+
+
+def compared(
+    context: Context, subject: Subject, problem: Problem, extract: Callable[[Solution], object]
+) -> Iterable[Outcome]:
+    """One quantity of both witnesses at their fixed points."""
+    condition = prior_condition(problem)
+    if condition > MAX_CONDITION:
+        yield Skipped(
+            f"condition {condition:.1e}: found above {MAX_CONDITION:g}, expected a problem that fixes 8 digits"
+        )
+        return
+    reference, fast = pair(context, subject, problem)
+    for solution in (reference, fast):
+        if not solution.converged:
+            yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
+            return
+    left, right = extract(reference), extract(fast)
+    limit, why = identity_limit(problem)
+    observed = np.inf if left is None or right is None else relative_difference(right, left)
+    yield Compared(observed, limit, why, "reference", "fast")
+    if extract is MASS:
+        # both may lose the same share
+        for solution in (reference, fast):
+            yield from unit_mass(solution)
+
+
+def _register(subject: Subject, quantity: str, question: str, extract: Callable[[Solution], object]) -> None:
+    @check(
+        f"identity/{subject.method}/{quantity}",
+        paper=subject.paper,
+        question=question,
+        # a full GP has no inducing inputs to differentiate by
+        problems=SPARSE if quantity == "gradient_Z" else QUICK,
+        full=() if quantity == "gradient_Z" else LARGER,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return compared(context, subject, problem, extract)
+
+
+def field(name: str) -> Callable[[Solution], object]:
+    """Takes a field out of a solution."""
+    return MASS if name == "probability_mass" else lambda solution: getattr(solution, name)
+
+
+def gradient(name: str) -> Callable[[Solution], object]:
+    """Takes a derivative out of a solution."""
+    return lambda solution: (solution.gradients or {}).get(name)
+
+
+def _local(name: str) -> Callable[[Solution], object]:
+    return lambda solution: solution.local.get(name)
+
+
+for _subject in SUBJECTS:
+    for _name, _question in FIELDS.items():
+        _register(_subject, _name, _question, field(_name))
+    for _name, _question in GRADIENTS.items():
+        _register(_subject, f"gradient_{_name}", _question, gradient(_name))
+    if _subject.method == "x-gpc":
+        _register(_subject, "c", "Do both find the same tilts of the Pólya-Gamma variables?", _local("c"))

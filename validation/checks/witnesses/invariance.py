@@ -1,0 +1,100 @@
+"""Invariance: what must not matter does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from validation.checks.apart import apart, fields
+from validation.checks.core import Context, Outcome, check
+from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject
+from validation.door.problem import Problem
+from validation.judge.compare import identity_limit
+
+_PROBLEMS = DRAWN + REAL
+
+
+def permuted_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """The same data in another order."""
+    order = np.random.default_rng(11).permutation(problem.n)
+    shuffled = problem.replace(X=problem.X[order], y=problem.y[order])
+    limit, why = identity_limit(problem)
+    for implementation in ("reference", "fast"):
+        plain = context.solve(implementation, subject.method, problem)
+        other = context.solve(implementation, subject.method, shuffled)
+        assert plain.latent_mean is not None
+        pairs = {
+            "log_evidence": (other.log_evidence, plain.log_evidence),
+            "latent_mean": (other.latent_mean, plain.latent_mean[order]),
+            "probabilities": (other.probabilities, plain.probabilities),
+        }
+        yield from apart(pairs, limit, f"the data come in no order; {why}", implementation, "data permuted")
+
+
+def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """The same data with the classes swapped."""
+    flipped = problem.replace(y=1 - problem.y, y_test=None if problem.y_test is None else 1 - problem.y_test)
+    limit, why = identity_limit(problem)
+    for implementation in ("reference", "fast"):
+        plain = context.solve(implementation, subject.method, problem)
+        other = context.solve(implementation, subject.method, flipped)
+        assert other.latent_mean is not None
+        assert other.probabilities is not None
+        pairs = {
+            "log_evidence": (other.log_evidence, plain.log_evidence),
+            "latent_mean": (-other.latent_mean, plain.latent_mean),
+            "latent_cov": (other.latent_cov, plain.latent_cov),
+            "probabilities": (other.probabilities[:, ::-1], plain.probabilities),
+        }
+        yield from apart(
+            pairs, limit, f"swapping the classes mirrors the posterior; {why}", implementation, "classes swapped"
+        )
+
+
+def block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """Other sizes of the blocks of `fast`."""
+    plain = context.solve("fast", subject.method, problem)
+    for block_size in (1, 7, problem.n):
+        other = context.solve("fast", subject.method, problem, block_size=block_size)
+        # sums in another order: eps times the square root of their length, amplified by at most the condition
+        yield from apart(
+            fields(other, plain, ("log_evidence", "latent_mean", "latent_cov", "probabilities")),
+            1e-10,
+            "a block size is no part of the question; 1e-10 is far above reordered sums",
+            f"fast, blocks of {block_size}",
+            "fast, default blocks",
+        )
+
+
+def _register(subject: Subject) -> None:
+    @check(
+        f"invariance/{subject.method}/data_order",
+        paper=subject.paper,
+        question="Does the order of the data not matter?",
+        problems=_PROBLEMS,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return permuted_data(context, subject, problem)
+
+    @check(
+        f"invariance/{subject.method}/classes",
+        paper=subject.paper,
+        question="Does swapping the classes mirror the answer?",
+        problems=_PROBLEMS,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return flipped_classes(context, subject, problem)
+
+    @check(
+        f"invariance/{subject.method}/block_size",
+        paper=subject.paper,
+        question="Does the size of the blocks not matter?",
+        problems=_PROBLEMS,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return block_sizes(context, subject, problem)
+
+
+for _subject in SUBJECTS:
+    _register(_subject)
