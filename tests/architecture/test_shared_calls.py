@@ -32,7 +32,7 @@ ROUTES = {
     # integrals and definitions of the judge's own, which hold both witnesses at once
     # (`operations` names what the witnesses call in order to count it, and computes nothing by it)
     "judge": [
-        ROOT / "validation" / "class_integrals.py",
+        ROOT / "validation" / "judge" / "class_integrals.py",
         *(path for path in sorted((ROOT / "validation" / "checks").rglob("*.py")) if path.name != "operations.py"),
     ],
 }

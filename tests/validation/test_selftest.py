@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from validation import selftest
+from validation import problems, selftest
 from validation.checks import core
 from validation.checks.core import Compared, check
 from validation.checks.runner import SelectionError
@@ -64,8 +64,9 @@ def witness(monkeypatch) -> Any:
     monkeypatch.setitem(sys.modules, "made_up_witness", module)
     monkeypatch.setattr(core, "_registry", {})
     monkeypatch.setattr(core, "modules", lambda: ())
-    fake = SimpleNamespace(get=make_problem, names=lambda: ("easy", "hard"), cost=lambda name: 1.0)
-    monkeypatch.setitem(sys.modules, "validation.problems", fake)
+    monkeypatch.setattr(problems, "get", make_problem)
+    monkeypatch.setattr(problems, "names", lambda: ("easy", "hard"))
+    monkeypatch.setattr(problems, "cost", lambda name: 1.0)
     return module
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import pytest
 from validation.checks import core
 from validation.checks.core import Compared, Context, check, digest
 from validation.door.solution import Solution
+
+pytestmark = pytest.mark.usefixtures("problems")
 
 
 def register(id: str = "identity/x-gpc/bound", **changes: Any) -> None:
@@ -34,7 +35,7 @@ class Counting:
 @pytest.fixture
 def solve(monkeypatch):
     counting = Counting()
-    monkeypatch.setattr(importlib.import_module("validation.door.solve"), "solve", counting)
+    monkeypatch.setattr(core, "solve", counting)
     return counting
 
 

@@ -273,11 +273,13 @@ def test_an_interrupt_keeps_what_was_answered_and_names_the_rest():
 # -- processes ---------------------------------------------------------------------------------------------------
 
 MODULE = """
-import os, signal, sys, time, types
+import os, signal, sys, time
 import multiprocessing
 import numpy as np
 from validation.checks.core import Compared, Skipped, Tested, check
 from validation.door.problem import Problem
+
+pytestmark = pytest.mark.usefixtures("problems")
 
 X = np.linspace(-1.0, 1.0, 4)[:, None]
 
@@ -286,7 +288,7 @@ def get(name):
                    lengthscales=1.0, X_test=X)
 
 if multiprocessing.parent_process() is not None:
-    sys.modules["validation.problems"] = types.SimpleNamespace(get=get, names=lambda: ())
+    problems.get, problems.names = get, lambda: ()
 
 def ask(id, *problems):
     return check(id, paper="wenzel2019", question="Is it so?", problems=problems)

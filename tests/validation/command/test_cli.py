@@ -18,7 +18,7 @@ from validation import Problem, Solution, problems, solve
 from validation.command import cli
 from validation.door import catalogue, options
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = ["verify", "audit", "claims", "data", "bench", "problems", "solve", "compare", "methods"]
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -168,7 +168,7 @@ def test_methods_are_listed(triad):
     assert code == 0
     for text in ("reference", "fast", "gibbs", "quadrature", "x-gpc", "gibbs-logit", "exact"):
         assert text in out
-    page = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
     shown = page.partition("$ triad methods\n")[2].partition("```")[0]
     assert [line.split() for line in out.splitlines()] == [line.split() for line in shown.splitlines()]
 

@@ -14,7 +14,7 @@ from validation import problems, solve
 from validation.command import cli
 from validation.peers.by_file import program
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = '''
 from dataclasses import replace
 from validation import solve

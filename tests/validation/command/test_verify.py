@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,6 +20,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from validation import problems
 from validation.checks import core, runner
 from validation.checks.core import Compared, Skipped, Tested, check
 from validation.command import verify as verify_command
@@ -57,8 +58,9 @@ def invoke(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(core, "_registry", {})
     monkeypatch.setattr(core, "modules", lambda: ())
-    fake = SimpleNamespace(get=make_problem, names=lambda: ("easy", "hard"), cost=lambda name: 1.0)
-    monkeypatch.setitem(sys.modules, "validation.problems", fake)
+    monkeypatch.setattr(problems, "get", make_problem)
+    monkeypatch.setattr(problems, "names", lambda: ("easy", "hard"))
+    monkeypatch.setattr(problems, "cost", lambda name: 1.0)
     app = typer.Typer()
     app.command()(verify_command.verify)
 

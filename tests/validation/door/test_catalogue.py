@@ -13,7 +13,7 @@ from validation.door import catalogue
 from validation.door.catalogue import ALL_ROWS, EITHER, INDUCING, METHODS, TRUTHS
 from validation.door.solve import methods
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIKELIHOODS = ("logit", "probit", "softmax", "multinomial-probit", "threshold")
 BINARY = ("logit", "probit")
 

@@ -8,7 +8,7 @@ import pytest
 from validation import problems, solve
 from validation.door.solve import methods
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "bring-your-own.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "bring-your-own.md"
 ROW = re.compile(
     r"^\| (?P<methods>`.*?) \| `(?P<kind>[^`]+)` \| (?P<target>[^|]+) \| (?P<prior>[^|]+) \| (?P<local>.+) \|$"
 )

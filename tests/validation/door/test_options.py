@@ -166,7 +166,7 @@ def test_an_unused_option_is_refused_through_solve():
 
 
 def test_the_page_of_options_is_what_the_tables_say():
-    page = Path(__file__).resolve().parents[2] / "docs" / "options.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "options.md"
     assert page.read_text(encoding="utf-8") == options.markdown()
 
 

@@ -21,7 +21,7 @@ from validation.door.solve import (
     versions,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 HEADER = "import numpy as np\nfrom validation import Problem, Solution\n"
 ANSWER = HEADER + (

@@ -18,7 +18,7 @@ from validation.judge.child import Child
 from validation.judge.judging import judge
 from validation.judge.testing import checks_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = '''
 import ctypes, os, signal, sys, time
 from dataclasses import replace

@@ -9,7 +9,7 @@ import pytest
 
 from validation.judge.testing import checks_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ from validation.command import cli
 from validation.screen import terminal
 from validation.screen.terminal import Grid
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HEADER = ("name", "n", "what it is", "who")
 ROWS = [("short", "3", "a sentence that is somewhat long and has to be folded somewhere", "me"),
         ("a-much-longer-name", "1000", "another", "you and me")]  # fmt: skip

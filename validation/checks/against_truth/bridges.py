@@ -159,7 +159,7 @@ def _register(
     chain_problems: tuple[str, ...],
 ) -> None:
     @check(f"limit/exact-probit/{name}", paper=_PAPER, question=question, problems=problems)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_limit(context: Context, problem: Problem) -> Iterable[Outcome]:
         return identities(context, make(problem))
 
     @check(
@@ -168,7 +168,7 @@ def _register(
         question=f"{question[:-1]} for chains as well?",
         problems=chain_problems,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def limit_ask_limit(context: Context, problem: Problem) -> Iterable[Outcome]:
         return agreements(context, make(problem), *chains)
 
 

@@ -232,7 +232,7 @@ def _register(method: str) -> None:
         question="Are averages, total covariances and log joints of chains what their draws say, by dense algebra?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def averages_of_draws(context: Context, problem: Problem) -> Iterable[Outcome]:
         for entry in ENTRIES:
             if entry.method == method:
                 few = entry.few
@@ -256,7 +256,7 @@ for _method in dict.fromkeys(entry.method for entry in ENTRIES):
     question="Have draws of the pairwise model the means and second moments of draws by rejection?",
     problems=(NO_PROBLEM,),
 )
-def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+def gibbs_pairwise_draws(context: Context, problem: Problem) -> Iterable[Outcome]:
     few, r = Few("threshold", fitc=True), 64
     lengths = {"n_chains": r, "n_draws": 60 if context.quick else 1000, "n_warmup": 20}
     chains = sampled(Sampler("gibbs-pairwise", few, lengths), 6)

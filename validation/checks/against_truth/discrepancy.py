@@ -93,7 +93,7 @@ def _register(subject: Subject, quantity: str) -> None:
         problems=QUICK,
         full=LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_discrepancy(context: Context, problem: Problem) -> Iterable[Outcome]:
         return compared(context, subject, problem, quantity, truth(context, subject, problem))
 
 

@@ -68,7 +68,7 @@ def _register(subject: Subject) -> None:
         question="Do both routes to log Z meet quadrature?",
         problems=TINY,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         truth = exact(context, problem)
         chains = chain(context, subject.sampler, problem)
         assert truth.log_evidence is not None
@@ -82,7 +82,7 @@ def _register(subject: Subject) -> None:
         problems=DRAWN + REAL,
         full=LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence_routes(context: Context, problem: Problem) -> Iterable[Outcome]:
         result = list(routes(chain(context, subject.sampler, problem)))
         first = result[0]
         for route, value, error in result[1:]:
@@ -95,7 +95,7 @@ def _register(subject: Subject) -> None:
         problems=DRAWN + REAL,
         full=LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def gate(context: Context, problem: Problem) -> Iterable[Outcome]:
         chains = chain(context, subject.sampler, problem)
         assert chains.ess is not None and chains.r_hat is not None and chains.latent_mean_se is not None  # noqa: PT018
         if chains.settings["gate"]:
@@ -121,7 +121,7 @@ def _register(subject: Subject) -> None:
         question="Does an ensemble sampler that knows nothing of Pólya-Gamma variables find the same posterior?",
         problems=("three-points",),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def exactness_ensemble(context: Context, problem: Problem) -> Iterable[Outcome]:
         chains = chain(context, subject.sampler, problem)
         ensemble = context.solve("gibbs", "ensemble-logit", problem, seed=SEED, n_draws=2500)
         for quantity in ("latent_mean", "latent_cov"):
@@ -130,7 +130,7 @@ def _register(subject: Subject) -> None:
 
 def _register_moment(subject: Subject, quantity: str, question: str) -> None:
     @check(f"exactness/{subject.sampler}/{quantity}", paper=subject.paper, question=question, problems=TINY)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_exactness(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield tested(chain(context, subject.sampler, problem), exact(context, problem), quantity)
 
 
@@ -171,7 +171,7 @@ def _register_certificate(sampler: str, quantity: str, question: str) -> None:
         problems=tuple(name for entry in result for name in entry.problems),
         full=tuple(name for entry in result for name in entry.full),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def exactness_ask_exactness(context: Context, problem: Problem) -> Iterable[Outcome]:
         left, right = certified(context, of_problem[problem.name], problem)
         yield tested(left, right, quantity)
 
@@ -182,7 +182,7 @@ def _register_certificate(sampler: str, quantity: str, question: str) -> None:
     question="Does minimax tilting have the exact log Z?",
     problems=certificates("exact-probit")[0].problems,
 )
-def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+def exact_probit_log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     draws, truth = certified(context, certificates("exact-probit")[0], problem)
     assert truth.log_evidence is not None
     assert draws.log_evidence is not None
@@ -215,7 +215,7 @@ def _register_evidences(sampler: str) -> None:
         question="Do both routes to log Z meet quadrature, exact draws or the stored chains?",
         problems=tuple(of_problem),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def exactness_log_evidence_routes(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _evidences(context, of_problem[problem.name], problem)
 
 
@@ -265,7 +265,7 @@ def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None
         question="Has the sampler without its long moves the exact posterior too?",
         problems=(name,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def plain_sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         solution = context.solve("gibbs", sampler, problem, seed=SEED, **options)
         truth = exact(context, problem, certificates(sampler)[0].digits)
         for quantity in ("latent_mean", "latent_cov", "probabilities"):

@@ -67,7 +67,7 @@ def _register(short: Short) -> None:
         question="Do chains that have not met say so, and is nothing judged by them?",
         problems=(short.problem,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def exactness_short_chains(context: Context, problem: Problem) -> Iterable[Outcome]:
         return short_chains(context, short, problem)
 
 

@@ -472,7 +472,7 @@ def _register(method: str) -> None:
         problems=(NO_PROBLEM,) if method == "gibbs-logit" else (),
         full=() if method == "gibbs-logit" else (NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def hyper_prior_only(context: Context, problem: Problem) -> Iterable[Outcome]:
         for model in ONE_DATUM:
             if model.method == method:
                 yield from _prior_only(context, model)
@@ -483,7 +483,7 @@ def _register(method: str) -> None:
         question="Do sweeps over parameters and latent values leave the joint distribution of a model as it is?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def hyper_joint(context: Context, problem: Problem) -> Iterable[Outcome]:
         for model in JOINT if not context.quick else SHORT:
             if model.method == method:
                 short = _QUICK | ({"latent values": 1000} if method == "mh-softmax" else {})  # chain by chain
@@ -498,7 +498,7 @@ def _register_two_data(method: str) -> None:
         problems=(),
         full=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def hyper_two_data(context: Context, problem: Problem) -> Iterable[Outcome]:
         for model in TWO_DATA:
             if model.method == method:
                 yield from _two_data(context, model)

@@ -374,5 +374,5 @@ for _setup, _truth in ((EP, "pairwise"), (SEP, "pairwise"), (PER_CLASS, "pairwis
     question="How far is (7) from the threshold model, and does the distance grow with the number of classes?",
     problems=("-",),
 )
-def _(context: Context, _: None) -> Iterable[Outcome]:
+def threshold(context: Context, _: None) -> Iterable[Outcome]:
     return apart(context)

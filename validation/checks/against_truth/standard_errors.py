@@ -116,7 +116,7 @@ def _mean_in_batches(draws: Array, n_batches: int) -> tuple[Any, int]:
     question="Are the errors of averages over correlated draws those that are known for the series?",
     problems=(NO_PROBLEM,),
 )
-def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+def gibbs_logit_errors_of_series(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.chains.diagnostics import convergence, standard_error, variance_influence
 
     # 300 columns of 4 chains of 640 draws: their mean squared error is known to 8 % and less
@@ -378,7 +378,7 @@ def _register_routes(method: str) -> None:
         question="Does each route to log Z err by what it states, over 32 seeds?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence_errors(context: Context, problem: Problem) -> Iterable[Outcome]:
         for entry in ROUTES:
             if entry.method == method and (entry.quick or not context.quick):
                 yield from route(entry, SEEDS if context.quick else 8 * SEEDS)
@@ -542,7 +542,7 @@ def _register_averages(method: str) -> None:
         problems=(NO_PROBLEM,) if method == "exact-probit" else (),
         full=() if method == "exact-probit" else (NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def average_errors(context: Context, problem: Problem) -> Iterable[Outcome]:
         for entry in SAMPLERS:
             if entry.method == method:
                 yield from _averages(entry, SEEDS)

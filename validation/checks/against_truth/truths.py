@@ -141,7 +141,7 @@ def _register_library(method: str) -> None:
         problems=(),
         full=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def exactness_library(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _library(context, method)
 
 
@@ -155,7 +155,7 @@ def _register(method: str) -> None:
         problems=tuple(problem_of(name) for name in own if name not in SLOW),
         full=tuple(problem_of(name) for name in own if name in SLOW),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def stored(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _stored(context, question_of(problem, method))
 
 

@@ -475,7 +475,7 @@ def _add(
     **options: Any,
 ) -> None:
     @check(f"{kind}/{method}/{quantity}", paper=PAPERS[method], question=sentence, problems=problems, full=full)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         return function(context, method, problem, **options)
 
 

@@ -460,7 +460,7 @@ def _add(
     full: tuple[str, ...] = (),
 ) -> None:
     @check(id, paper=paper, question=question, problems=problems, full=full)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         return function(context, problem)
 
 

@@ -455,6 +455,8 @@ for _method, _function in (
         question=_QUESTION,
         problems=("two-points-3-softmax",) if _method.startswith("laplace") else ("two-points-3",),
     )
-    def _(context: Context, problem: Problem, method: str = _method, function: Any = _function) -> Iterable[Outcome]:
+    def definition(
+        context: Context, problem: Problem, method: str = _method, function: Any = _function
+    ) -> Iterable[Outcome]:
         outcomes: Iterable[Outcome] = function(context, method, problem)
         return outcomes

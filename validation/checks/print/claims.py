@@ -55,7 +55,7 @@ def within(observed: float, limit: float, why: str) -> Compared:
 @says(
     "wenzel2019", "gibbs-logit", "logit-mixture", "Is the logistic function a mixture of Gaussian shapes over PG(1, 0)?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def gibbs_logit_logit_mixture(context: Context) -> Iterable[Outcome]:
     from gibbs.draws.polya_gamma import sample_polya_gamma
 
     omega = sample_polya_gamma(np.random.default_rng(1), np.zeros(200_000))
@@ -84,7 +84,7 @@ def _augmented(mean: Array, var: Array, c: Array, sign: Array) -> Array:
     "bounds-differ-by-kl",
     "Does the augmented bound fall short by the mean divergence of PG(1, c)?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_bounds_differ_by_kl(context: Context) -> Iterable[Outcome]:
     rng, observed, least = np.random.default_rng(2), 0.0, np.inf
     sign = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     for mean, var in _gaussians(rng, 6):
@@ -101,7 +101,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("wenzel2019", "x-gpc", "gibbs-mackay", "Is the bound without inducing points that of Gibbs and MacKay?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_gibbs_mackay(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(3), 0.0
     sign = np.array([1.0, -1.0, -1.0, 1.0, 1.0])
     for mean, var in _gaussians(rng, 10):
@@ -119,7 +119,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "gap-lower-bound",
     "Do the optimal bounds lie apart by at least the divergence at the augmented one?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_gap_lower_bound(context: Context) -> Iterable[Outcome]:
     for kind in ("logit", "logit full", "logit small"):
         asked = tiny(kind)
         if asked.Z is None:
@@ -144,7 +144,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "rate-one-is-ascent",
     "Is a step of rate one block-coordinate ascent, and does the bound never fall?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_rate_one_is_ascent(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(4)
     K, kappa, cond, sign = _projected(rng)
     K_inv = np.linalg.inv(K)
@@ -194,7 +194,7 @@ def _kl(mu: Array, Sigma: Array, K: Array) -> float:
     "always-positive-definite",
     "Is Sigma positive definite after steps of any rate up to one from any start, and not of any rate above?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_svi_always_positive_definite(context: Context) -> Iterable[Outcome]:
     rng, least, beyond = np.random.default_rng(5), np.inf, np.inf
     for _ in range(60):
         K, kappa, _cond, _sign = _projected(rng)
@@ -214,7 +214,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("wenzel2019", "x-gpc", "local-unique", "Is (11) the only maximum in c, and c = 0 a minimum?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_local_unique(context: Context) -> Iterable[Outcome]:
     rng, wrong = np.random.default_rng(6), 0
     grid = np.linspace(1e-3, 30.0, 30_000)
     for mean, var in _gaussians(rng, 4):
@@ -233,7 +233,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("riihimaki2013", "nested-ep", "rank", "Has the site precision rank c - 1?")
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_rank(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
     rng, wrong = np.random.default_rng(7), 0
@@ -251,7 +251,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "pi-null-vector",
     "Is 1 the null vector of the site precision, and nu orthogonal to it?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_pi_null_vector(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
     rng, observed = np.random.default_rng(8), 0.0
@@ -269,7 +269,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "pi-like-laplace",
     "Has the site precision the form of Laplace's W, diagonal less rank one?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_pi_like_laplace(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
     rng, observed = np.random.default_rng(9), 0.0
@@ -287,7 +287,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "moment-matching",
     "Is the Gaussian that minimises KL(p||q) the one with the moments of p?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_moment_matching(context: Context) -> Iterable[Outcome]:
     mean, var = 0.3, 1.8  # of a skewed density: a normal one times Phi
 
     def tilted(t: Array) -> Array:
@@ -317,7 +317,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "damping-breaks-form",
     "Does damping of site precisions lose the form (12), and of alpha keep it?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_damping_breaks_form(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
     rng, kept, broken = np.random.default_rng(10), 0.0, np.inf
@@ -345,7 +345,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "probit-cone",
     "Is the multinomial probit the probability that one of c unit normals is largest?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vb_probit_probit_cone(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import model
 
     rng, observed = np.random.default_rng(11), 0.0
@@ -369,7 +369,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "jj-tight",
     "Does the bound on the log-logistic function hold everywhere, tight at t = xi and -xi?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_jj_tight(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jaakkola_jordan_bound
 
     t, xi = np.linspace(-20.0, 20.0, 801), np.linspace(0.05, 15.0, 300)
@@ -383,7 +383,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("izmailov2016", "vi-jj", "jj-below-elbo", "Is J below the bound (11) for every xi?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_jj_below_elbo(context: Context) -> Iterable[Outcome]:
     rng, worst = np.random.default_rng(13), -np.inf
     sign = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     for mean, var in _gaussians(rng, 20):
@@ -395,7 +395,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("izmailov2016", "vi-jj", "jj-xi-optimal", "Has the optimal xi the closed form (15)?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_jj_xi_optimal(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jj_optimal_xi
 
     rng, wrong = np.random.default_rng(14), 0
@@ -413,7 +413,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("izmailov2016", "svi", "parameters-svi", "Does the number of parameters that svi optimises grow as m squared?")
-def _(context: Context) -> Iterable[Outcome]:
+def svi_parameters_svi(context: Context) -> Iterable[Outcome]:
     from fast.methods import svi
 
     wrong = []
@@ -429,7 +429,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("villacampa2017", "vi-robust", "jensen", "Is log E[p] at least E[log p]?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_jensen(context: Context) -> Iterable[Outcome]:
     rng, least = np.random.default_rng(15), np.inf
     for mean, var in _gaussians(rng, 20):
         p = 1e-3 / 3.0 + (1.0 - 1e-3) * ndtr(mean[:, None] + np.sqrt(var)[:, None] * nodes)
@@ -438,7 +438,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("villacampa2017", "ep", "predictive-one-dimension", "Are class probabilities integrals in one dimension?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_predictive_one_dimension(context: Context) -> Iterable[Outcome]:
     from reference.common._largest import log_largest
 
     rng, C = np.random.default_rng(16), 4
@@ -468,14 +468,14 @@ def _fixed_points(context: Context, method: str, **options: Any) -> Iterable[Out
 
 
 @says("villacampa2017", "ep", "damping-fixed-points", "Does damping leave the fixed points of EP where they are?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_damping_fixed_points(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "ep")
 
 
 @says(
     "villacampa2020", "pep", "damping-fixed-points", "Does damping leave the fixed points of power EP where they are?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_damping_fixed_points(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "pep", alpha=0.5)
 
 
@@ -485,7 +485,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "hellinger-symmetric",
     "Is alpha = 1/2 the only symmetric member of the family of divergences?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def bb_alpha_hellinger_symmetric(context: Context) -> Iterable[Outcome]:
     def divergence(alpha: float, m: tuple[float, float], v: tuple[float, float]) -> float:
         """(1 - int p^a q^(1-a)) / (a (1 - a)) of two Gaussians, in closed form."""
         precision = alpha / v[0] + (1.0 - alpha) / v[1]
@@ -504,7 +504,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says(
     "villacampa2020", "pep", "objective-near-test", "Does the data term of PEP come closer to log E[p] as alpha rises?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_objective_near_test(context: Context) -> Iterable[Outcome]:
     rng, wrong, last = np.random.default_rng(18), 0, 0.0
     alphas = np.linspace(0.05, 1.0, 20)
     for mean, var in _gaussians(rng, 10):
@@ -522,7 +522,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says(
     "villacampa2020", "mh-softmax", "gumbel", "Is the largest latent value with Gumbel noise labelled by the softmax?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def mh_softmax_gumbel(context: Context) -> Iterable[Outcome]:
     rng, size = np.random.default_rng(19), 100_000
     f = np.array([0.3, -0.8, 1.1, 0.0])
     counts = np.bincount((f + rng.gumbel(size=(size, 4))).argmax(axis=1), minlength=4)

@@ -94,13 +94,13 @@ def _by_data(
 
 
 @says_at_length("izmailov2016", "laplace-binary", "cost-full", "Takes an iteration with the full prior n³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_binary_cost_full(context: Context) -> Iterable[Outcome]:
     counts = [_step("fast", "laplace-binary", _problem(n, 0, 2, "logit"), **_HELD) for n in (16, 24, 32, 40, 48)]
     yield _degree("laplace-binary, n = 16 to 48", counts, 3)
 
 
 @says_at_length("wenzel2019", "x-gpc", "cost-full", "Takes a sweep with the full prior n³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_cost_full(context: Context) -> Iterable[Outcome]:
     sizes = (16, 24, 32, 40, 48)
     counts = [_step("fast", "x-gpc", _problem(n, 0, 2, "logit"), accelerate=False, **_HELD) for n in sizes]
     yield _degree("x-gpc, n = 16 to 48", counts, 3)
@@ -117,19 +117,19 @@ def _full_classes(method: str, likelihood: str, **own: Any) -> Iterable[Outcome]
 
 
 @says_at_length("villacampa2017", "nested-iep", "cost-full", "Take C classes with the full prior C N³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def nested_iep_cost_full(context: Context) -> Iterable[Outcome]:
     yield from _full_classes("nested-iep", "multinomial-probit", accelerate=False, inner="incremental")
 
 
 @says_at_length("villacampa2020", "laplace", "cost-full", "Take C classes with the full prior C N³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_cost_full(context: Context) -> Iterable[Outcome]:
     yield from _full_classes("laplace", "softmax")
 
 
 @says_at_length(
     "riihimaki2013", "nested-ep", "cost-lowrank-naive", "Takes dense algebra over all latent values (c n)³ operations?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_cost_lowrank_naive(context: Context) -> Iterable[Outcome]:
     own: dict[str, Any] = {"tolerance": 1e-14, "inner": "incremental"}
 
     def count(n: int, C: int) -> float:
@@ -172,7 +172,7 @@ def _collapsed(n: int, m: int) -> float:
 
 
 @says_at_length("izmailov2016", "vi-jj", "cost-inducing", "Takes an iteration of each method n m² operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_cost_inducing(context: Context) -> Iterable[Outcome]:
     for method in ("svi", "vi-jj", "vi-taylor"):
         yield from _by_data(method, partial(_logit, method))
     yield from _by_data("an evaluation of vi-jj-full and vi-jj-hybrid", _collapsed)
@@ -185,12 +185,12 @@ def _sweep(method: str, n: int, m: int, C: int = 3, **own: Any) -> float:
 
 
 @says_at_length("villacampa2017", "gfitc", "cost-fitc", "Takes a sweep of GFITC N M² operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def gfitc_cost_fitc(context: Context) -> Iterable[Outcome]:
     yield from _by_data("gfitc", partial(_sweep, "gfitc"))
 
 
 @says_at_length("villacampa2020", "pep", "cost-fitc", "Takes a sweep of PEP in batch N M² operations, for each class?")
-def _(context: Context) -> Iterable[Outcome]:
+def pep_cost_fitc(context: Context) -> Iterable[Outcome]:
     count = partial(_sweep, "pep", alpha=0.5)
     yield _degree("pep, in N at M = 8", [count(n, 8) for n in (40, 80, 120, 160)], 1, _ROUGH)
     yield _degree("a datum's share in M", [(count(120, m) - count(60, m)) / 60.0 for m in (8, 16, 24, 32)], 2, _ROUGH)
@@ -198,7 +198,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2017", "ep", "cost-ep-time", "Take a sweep of EP and its gradient N M² operations, C times?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_cost_ep_time(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
     def gradient(n: int, m: int, C: int = 3) -> float:
@@ -226,7 +226,7 @@ def _batch(method: str, n: int, m: int, C: int = 3, *, elementwise: bool = False
 
 
 @says_at_length("villacampa2017", "sep", "cost-minibatch", "Takes a step of SEP C M³ operations, whatever N is?")
-def _(context: Context) -> Iterable[Outcome]:
+def sep_cost_minibatch(context: Context) -> Iterable[Outcome]:
     count = partial(_batch, "sep", elementwise=True)
     yield _degree("in N", [count(n, 5) for n in (30, 60, 120)], 0)
     yield _degree("in M", [count(60, m) for m in (4, 8, 12, 16, 20)], 3)
@@ -247,18 +247,18 @@ def _rough_steps(name: str, count: Callable[..., float]) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2017", "vi-robust", "vi-same-cost", "Has VI the order of cost that SEP has?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_vi_same_cost(context: Context) -> Iterable[Outcome]:
     yield from _rough_steps("vi-robust", partial(_batch, "vi-robust"))
     yield from _rough_steps("sep", partial(_batch, "sep"))
 
 
 @says_at_length("villacampa2020", "apep", "cost-minibatch", "Takes a step of APEP C M³ operations, whatever N is?")
-def _(context: Context) -> Iterable[Outcome]:
+def apep_cost_minibatch(context: Context) -> Iterable[Outcome]:
     yield from _rough_steps("apep", partial(_batch, "apep", alpha=0.5))
 
 
 @says_at_length("wenzel2019", "x-gpc-svi", "cost-sparse", "Takes a step m³ operations, whatever n is?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_svi_cost_sparse(context: Context) -> Iterable[Outcome]:
     def count(n: int, m: int) -> float:
         return _step("fast", "x-gpc-svi", _problem(n, m, 2, "logit"), key="n_steps", **_BATCH)
 
@@ -267,7 +267,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("wenzel2019", "epgpc", "epgpc-cost-like-svgpc", "Is a step of epgpc of the order in m of one of svgpc?")
-def _(context: Context) -> Iterable[Outcome]:
+def epgpc_epgpc_cost_like_svgpc(context: Context) -> Iterable[Outcome]:
     for witness, method in (("fast", "epgpc"), ("reference", "svgpc")):
         counts = [
             _step(witness, method, _problem(60, m, 2, "probit"), elementwise=False, key="n_steps", **_BATCH)
@@ -277,7 +277,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("wenzel2019", "x-gpc", "prediction-cost", "Takes a test point m operations for its mean, m² in all?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_prediction_cost(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
     def point(m: int) -> float:
@@ -300,7 +300,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("izmailov2016", "vi-jj-full", "full-iterations-faster", "Takes an iteration of vi-JJ-full less work?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_full_full_iterations_faster(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
     def count(method: str, m: int) -> float:
@@ -318,7 +318,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("riihimaki2013", "nested-ep", "cost-inner", "Take inner EP's moments n n_in (c - 1)³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_cost_inner(context: Context) -> Iterable[Outcome]:
     def count(D: int, n: int = 7, sweeps: int = 1) -> float:
         def run() -> None:
             from fast.core.results import Differences
@@ -339,7 +339,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "Take VB's expectations n (c - 1) n_q values of Φ?")
-def _(context: Context) -> Iterable[Outcome]:
+def vb_probit_cost_vb_likelihood(context: Context) -> Iterable[Outcome]:
     def count(n: int, D: int, fineness: float = 1.0) -> float:
         from fast.likelihood import region
 
@@ -371,7 +371,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("riihimaki2013", "laplace", "cost-la-likelihood", "Take Laplace's derivatives n c operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_cost_la_likelihood(context: Context) -> Iterable[Outcome]:
     def count(n: int, c: int) -> float:
         f, y = np.random.default_rng(0).standard_normal(n * c), np.arange(n) % c
 
@@ -388,7 +388,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("riihimaki2013", "laplace-tkp", "la-tkp-cost", "Takes LA-TKP about c + 1 times LA's work a test input?")
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_tkp_la_tkp_cost(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
     def taken(method: str, c: int, t: int) -> float:
@@ -447,7 +447,7 @@ def _order_between(small: float, large: float, factor: float) -> float:
 @says_at_length(
     "villacampa2017", "sep", "sep-memory-factor", "Does EP hold more than SEP by a factor of order N, far below n?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def sep_sep_memory_factor(context: Context) -> Iterable[Outcome]:
     C, rows = 3, (1000, 4000)
     ratios = [_held("ep", n, 40, C) / _held("sep", n, 40, C) for n in rows]
     for n, ratio in zip(rows, ratios, strict=True):
@@ -461,7 +461,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2017", "ep", "cost-ep-memory", "Does EP hold N M C numbers?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_cost_ep_memory(context: Context) -> Iterable[Outcome]:
     base = _held("ep", 1000, 10, 2)
     grown = (("N", _held("ep", 4000, 10, 2)), ("M", _held("ep", 1000, 40, 2)), ("C", _held("ep", 1000, 10, 8)))
     for name, more in grown:
@@ -484,25 +484,25 @@ def _of_classes_and_points(method: str) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2017", "sep", "cost-sep-memory", "Does SEP hold C M² numbers, whatever N is?")
-def _(context: Context) -> Iterable[Outcome]:
+def sep_cost_sep_memory(context: Context) -> Iterable[Outcome]:
     yield _of_rows("sep")
     yield from _of_classes_and_points("sep")
 
 
 @says_at_length("villacampa2020", "apep", "cost-sep-memory", "Do tied factors take C M² numbers, whatever N is?")
-def _(context: Context) -> Iterable[Outcome]:
+def apep_cost_sep_memory(context: Context) -> Iterable[Outcome]:
     yield _of_rows("apep")
     yield from _of_classes_and_points("apep")
 
 
 @says_at_length("villacampa2020", "apep", "cost-memory-independent", "Holds no rival of PEP more for more data?")
-def _(context: Context) -> Iterable[Outcome]:
+def apep_cost_memory_independent(context: Context) -> Iterable[Outcome]:
     for energy in ("apep", "arpep", "rpapep"):
         yield _of_rows(energy)
 
 
 @says_at_length("villacampa2020", "pep", "cost-pep-memory", "Does PEP hold factors for every datum, and no rival?")
-def _(context: Context) -> Iterable[Outcome]:
+def pep_cost_pep_memory(context: Context) -> Iterable[Outcome]:
     order = _order_between(_held("pep", 1000, 10, 3), _held("pep", 4000, 10, 3), 4.0)
     yield Compared(abs(order - 1.0), 0.15, f"pep: order {order:.3f} in N", "paper", "bytes held")
     for energy in ("apep", "arpep", "rpapep"):

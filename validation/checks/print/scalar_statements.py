@@ -135,7 +135,7 @@ def _site_derivative(log_factors: Array, alpha: float, h: float = 1e-4) -> tuple
     "apep-same-stationary",
     "Is the energy of factors of their own stationary where power EP stands still?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def apep_apep_same_stationary(context: Context) -> Iterable[Outcome]:
     for alpha in (0.3, 0.7, 1.0):
         at, beside = _site_derivative(_factors(), alpha)
         yield within(
@@ -151,7 +151,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "pep-minimises-alpha",
     "Is q stationary for the alpha-divergence from each tilted distribution where power EP stands still?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_pep_minimises_alpha(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
     for alpha in (0.3, 0.7, 1.0):
         mean, var, sites = _power_ep(log_factors, alpha)
@@ -169,7 +169,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "global-at-zero",
     "Does the fixed point of power EP minimise the divergence of the whole as alpha goes to nought, and only then?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_global_at_zero(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
     log_p = _posterior(log_factors)
     derivatives = {}
@@ -196,7 +196,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "vb-local",
     "Is the optimum of the bound also one of each local divergence, for the sites that make q?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_vb_local(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
 
     def expected(m: float, v: float) -> Array:
@@ -230,7 +230,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "parameterisation",
     "Can the best Gaussian of the bound have less precision than the prior?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_parameterisation(context: Context) -> Iterable[Outcome]:
     # a wrong label under possible errors: the log likelihood is convex beyond its knee
     error = 0.01
     log_factor = np.log(error + (1.0 - 2.0 * error) * ndtr(-3.0 * (_F - 1.5)))
@@ -257,7 +257,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "vb-mc-variance",
     "Have gradients of a batch by draws more variance than those by quadrature?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def bb_alpha_vb_mc_variance(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(4)
     mean, var = 0.7 * rng.standard_normal(200), np.exp(rng.normal(-0.5, 0.3, 200))
     # derivative of E log Phi(f) in the mean: exact by the trapezoidal rule, or from one draw a datum
@@ -287,7 +287,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "fig2",
     "Does one shared factor approximate a distribution as factors of their own do?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def sep_fig2(context: Context) -> Iterable[Outcome]:
     derivatives, shifts = np.linspace(0.5, 2.5, 8), np.linspace(-1.0, 1.0, 8)
     log_factors = log_ndtr(derivatives[:, None] * _F + shifts[:, None])
     mean, var = _moments(_posterior(log_factors))
@@ -299,7 +299,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("villacampa2017", "ep", "factor-memory", "Has the log normaliser of a factor a second derivative of rank one?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_factor_memory(context: Context) -> Iterable[Outcome]:
     # f_y - f_c = a'(u_y) - b'(u_c) + noise under a Gaussian cavity: log Z depends on each mean through one number
     rng, m, h = np.random.default_rng(6), 5, 1e-3
     for _ in range(3):
@@ -326,7 +326,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "gfitc-no-sum",
     "Does the evidence of GFITC couple the data, so that it is no sum over them?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def gfitc_gfitc_no_sum(context: Context) -> Iterable[Outcome]:
     # Gaussian sites at fixed values: what a datum adds depends on which others are there, so that no sum gives it
     rng = np.random.default_rng(2)
     A, D = rng.standard_normal((4, 3)), np.array([0.3, 0.5, 0.2, 0.4])
@@ -382,7 +382,7 @@ def _counted(method: str, name: str, options: dict[str, Any], *, tests: bool = F
 
 
 @says("villacampa2017", "ep", "vi-quadrature-only", "Does VI integrate numerically in training, and EP never?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_vi_quadrature_only(context: Context) -> Iterable[Outcome]:
     for method in ("ep", "sep"):
         calls = _counted(method, "toy-3-sparse-threshold", {"max_iterations": 5})
         yield flaws(calls, f"integrals of {method} in training", "paper", "calls of a quadrature")
@@ -391,7 +391,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("riihimaki2013", "nested-ep", "no-quadrature", "Does nested EP need no quadrature, for moments and predictions?")
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_no_quadrature(context: Context) -> Iterable[Outcome]:
     for method in ("nested-ep", "nested-iep"):
         calls = _counted(method, "two-points-3", {"max_iterations": 5}, tests=True)
         yield flaws(calls, f"integrals of {method}, predictions too", "paper", "calls of a quadrature")
@@ -405,7 +405,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "probit-quadrature",
     "Do X-GPC's updates need no quadrature, where the probit link needs one?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_probit_quadrature(context: Context) -> Iterable[Outcome]:
     for method, name, steps in (("x-gpc", "toy", "max_iterations"), ("x-gpc-svi", "toy-sparse", "n_steps")):
         calls = _counted(method, name, {steps: 5})
         yield flaws(calls, f"integrals of {method} in training", "paper", "calls of a quadrature")
@@ -421,7 +421,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says(
     "izmailov2016", "svi", "fig1", "Are draws of a process within three deviations of its mean as often as a Gaussian?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def svi_fig1(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(12)
     x = np.linspace(0.0, 5.0, 40)
     K = np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-9 * np.eye(40)
@@ -439,7 +439,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "no-convergence-guarantee",
     "Is there a problem on which undamped nested IEP does not converge?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_iep_no_convergence_guarantee(context: Context) -> Iterable[Outcome]:
     problem = problems.get("iris-3")
     undamped = context.solve("fast", "nested-iep", problem, damping=1.0, accelerate=False, max_iterations=300)
     yield flaws(undamped.converged, f"iris-3, undamped, {undamped.iterations} iterations", "paper", "that converge")
@@ -451,7 +451,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "stationary-points",
     "Is the evidence of EP stationary in the sites where EP stands still?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_stationary_points(context: Context) -> Iterable[Outcome]:
     # probit factors alone: no wrong labels
     derivatives, shifts = np.linspace(0.5, 2.5, 6), np.linspace(-1.0, 1.0, 6)
     at, beside = _site_derivative(log_ndtr(derivatives[:, None] * _F + shifts[:, None]), 1.0)
@@ -466,7 +466,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "quadrature-unstable",
     "Does EP by few nodes fail at large magnitudes where nested EP converges?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def qep_quadrature_unstable(context: Context) -> Iterable[Outcome]:
     plan = {"max_iterations": 100, "damping": 0.8, "accelerate": False, "tolerance": 1e-4}
     for name in ("toy-3", "iris-3"):
         for log_variance in (4.0, 8.0):
@@ -486,7 +486,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "collapsed-no-mean",
     "Do the compact bounds have their best mean and covariance put in?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_collapsed_no_mean(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound
     from reference.izmailov2016.taylor import taylor_collapsed_bound
 

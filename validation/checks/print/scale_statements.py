@@ -42,7 +42,7 @@ def _elbo(n: int, m: int) -> float:
 
 
 @says_at_length("izmailov2016", "svi", "cost-svi-bound", "Take (11) and its derivatives n m² + m³ operations?")
-def _(context: Context) -> Iterable[Outcome]:
+def svi_cost_svi_bound(context: Context) -> Iterable[Outcome]:
     yield from _by_data("(11) and its derivatives", _elbo)
     # what is left for no datum
     counts = [_elbo(24, m) - 24.0 * (_elbo(60, m) - _elbo(36, m)) / 24.0 for m in (4, 8, 12, 16, 20)]
@@ -83,7 +83,7 @@ def _cone_draws(n: int, c: int) -> float:
 
 
 @says_at_length("riihimaki2013", "gibbs-probit", "cost-gibbs-likelihood", "Take cone draws n c numbers a sweep?")
-def _(context: Context) -> Iterable[Outcome]:
+def gibbs_probit_cost_gibbs_likelihood(context: Context) -> Iterable[Outcome]:
     yield _degree("random numbers of a sweep's cone draws, in n", [_cone_draws(n, 3) for n in (6, 9, 12, 15)], 1)
     yield _degree("in c", [_cone_draws(12, c) for c in (2, 3, 4, 5)], 1)
 
@@ -109,7 +109,7 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
 
 
 @says_at_length("riihimaki2013", "gibbs-probit", "cost-mcmc", "Takes a sweep that moves parameters c factors of n × n?")
-def _(context: Context) -> Iterable[Outcome]:
+def gibbs_probit_cost_mcmc(context: Context) -> Iterable[Outcome]:
     counts = [_factors_a_sweep(c, learn=True) for c in (3, 4, 5)]
     order = float(np.polyfit(np.log([3.0, 4.0, 5.0]), np.log(np.maximum(counts, 1e-9)), 1)[0])
     listed = ", ".join(f"{count:.5g}" for count in counts)
@@ -153,7 +153,7 @@ def _best_site(variance: Array, mean: Array, cov: Array) -> tuple[float, Callabl
 @says_at_length(
     "riihimaki2013", "nested-ep", "seeger-form", "Is the best site of the form (12), and nested EP's near it?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_seeger_form(context: Context) -> Iterable[Outcome]:
     for variance in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0])):
         mean, cov = _tilted(variance)
         least, divergence = _best_site(variance, mean, cov)
@@ -224,7 +224,7 @@ def _factors(n: int, m: int) -> tuple[Any, ...]:
     "log-scale-efficient",
     "Need the scales of factors no matrix but m² operations?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def ep_log_scale_efficient(context: Context) -> Iterable[Outcome]:
     from reference.villacampa2017.evidence import factor_log_scale_rank_one
 
     log_norm, sites, q, y, upsilon = _factors(7, 5)
@@ -258,7 +258,7 @@ def _a_step(method: str, n: int, m: int, C: int, **own: Any) -> float:
 
 
 @says_at_length("villacampa2020", "vi-robust", "cost-ep-vb-alike", "Is a step of VB within three times one of EP?")
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_cost_ep_vb_alike(context: Context) -> Iterable[Outcome]:
     for n, m, C in ((60, 10, 3), (60, 40, 3), (60, 20, 6), (200, 20, 3)):
         ratio = _a_step("vi-robust", n, m, C) / _a_step("ep", n, m, C)
         why = f"N = {n}, M = {m}, C = {C}: {ratio:.2f} times EP's products, factors and solves a step"
@@ -266,7 +266,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2020", "rpapep", "rpapep-alpha-1", "Is (10) at alpha = 1 EP's with N + 1 tied factors?")
-def _(context: Context) -> Iterable[Outcome]:
+def rpapep_rpapep_alpha_1(context: Context) -> Iterable[Outcome]:
     from validation.checks.print.villacampa2020 import Found, printed
 
     problem = _problem(6, 2, 3, epsilon=0.1)
@@ -311,7 +311,7 @@ def _unstable(context: Context, method: str, **own: Any) -> tuple[float, float, 
 
 
 @says_at_length("villacampa2017", "ep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_parallel_unstable(context: Context) -> Iterable[Outcome]:
     undamped, damped, steps = _unstable(context, "ep")
     yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
     yield Compared(damped, 1e-3, "residual of 600 sweeps damped by a half", "paper", "fast")
@@ -319,7 +319,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("villacampa2020", "pep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
-def _(context: Context) -> Iterable[Outcome]:
+def pep_parallel_unstable(context: Context) -> Iterable[Outcome]:
     undamped, damped, _ = _unstable(context, "pep", alpha=1.0)
     yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
     yield Compared(damped, 5e-3, "residual of 600 sweeps damped by a half", "paper", "fast")
@@ -342,7 +342,7 @@ def _until(context: Context) -> tuple[float, float, float, int, float]:
 @says_at_length(
     "villacampa2020", "pep", "parallel-faster", "Take parallel sweeps fewer operations than single updates?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_parallel_faster(context: Context) -> Iterable[Outcome]:
     sweep, single, sweeps, passes, residual = _until(context)
     why = f"products, factors and solves: a sweep {sweep:.4g}, N single updates {single:.4g}"
     yield Compared(sweep / single, 1.0, why, "paper", "counts")

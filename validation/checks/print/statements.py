@@ -37,7 +37,7 @@ def _moments(f: Array, log_density: Array) -> tuple[float, float, float]:
     "conditionally-conjugate",
     "Is f Gaussian given omega, and omega Pólya-Gamma with its latent value given f?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def gibbs_logit_conditionally_conjugate(context: Context) -> Iterable[Outcome]:
     from gibbs.draws.polya_gamma import sample_polya_gamma
 
     rng = np.random.default_rng(11)
@@ -97,7 +97,7 @@ def _natural_from_moments(theta: Array) -> Array:
     "natural-invariant",
     "Is a natural-gradient direction the same in every parameterisation of the Gaussian?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_svi_natural_invariant(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(5), 0.0
     for _ in range(5):
         root = rng.standard_normal((2, 2))
@@ -148,7 +148,7 @@ def _expected(eta: Array) -> Array:
     "second-order",
     "Does a natural-gradient step of rate one reach the optimum of q at held local parameters, as Newton's would?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_second_order(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(6), 0.0
     for _ in range(10):
         root = rng.standard_normal((4, 4))
@@ -183,7 +183,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "prediction-quadrature",
     "Are class probabilities by the method's rule in one dimension those of a fine grid?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_prediction_quadrature(context: Context) -> Iterable[Outcome]:
     for name in ("toy", "toy-steep"):
         answer = context.solve("reference", "x-gpc", problems.get(name))
         assert answer.test_latent_mean is not None
@@ -211,7 +211,7 @@ def _posterior_skewness(variance: float) -> float:
     "small-magnitude-gaussian",
     "Has the posterior no skewness as the magnitude of the prior falls?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_small_magnitude_gaussian(context: Context) -> Iterable[Outcome]:
     values = [abs(_posterior_skewness(variance)) for variance in (1.0, 0.1, 0.01)]
     yield flaws(not values[0] > values[1] > values[2], f"skewness {values}", "paper", "skewness that does not fall")
     yield within(values[-1], 1e-3, "one datum of three classes, variance .01")
@@ -223,7 +223,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "large-magnitude-skews",
     "Does the skewness of the posterior grow with the magnitude of the prior?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_large_magnitude_skews(context: Context) -> Iterable[Outcome]:
     values = [_posterior_skewness(np.exp(log_variance)) for log_variance in range(-4, 9, 2)]
     why = f"log variance -4 to 8: skewness {values[0]:.2g} to {values[-1]:.2g}"
     yield flaws(int(np.sum(np.diff(values) <= 0.0)), why, "paper", "steps that do not rise")
@@ -235,7 +235,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "laplace-propagation-inaccurate",
     "Are Laplace's tilted moments off where the tilted distribution is skewed?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_laplace_propagation_inaccurate(context: Context) -> Iterable[Outcome]:
     offs = []
     for var in (0.01, 25.0):
         f = np.sqrt(var) * np.linspace(-9.0, 9.0, 7201)
@@ -260,7 +260,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "iep-underestimates",
     "Are the latent variances of independent EP below those of full EP?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_iep_iep_underestimates(context: Context) -> Iterable[Outcome]:
     above, count, ratios = 0, 0, []
     for name in ("two-points-3", "two-points-3-steep", "toy-3", "toy-4-steep"):
         full, independent = (
@@ -281,7 +281,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "one-inner-iteration",
     "Does one inner iteration a site suffice, in a comparable number of outer iterations?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_one_inner_iteration(context: Context) -> Iterable[Outcome]:
     for name in ("two-points-3", "two-points-3-steep", "toy-3"):
         whole, one = (
             context.solve("fast", "nested-ep", problems.get(name), accelerate=False, inner=inner)
@@ -298,7 +298,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "fig8-same-solution",
     "Do incremental updates converge to the solution of the standard ones?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def nested_ep_fig8_same_solution(context: Context) -> Iterable[Outcome]:
     for name in ("two-points-3", "two-points-3-steep", "toy-3"):
         for method in ("nested-ep", "nested-iep"):
             whole, one = (
@@ -316,7 +316,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "vb-isotropic",
     "Is VB's posterior independent between classes, and the same in all of them?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vb_probit_vb_isotropic(context: Context) -> Iterable[Outcome]:
     for name in ("toy-3", "toy-4-steep"):
         answer = context.solve("fast", "vb-probit", problems.get(name))
         assert answer.latent_cov is not None
@@ -337,7 +337,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "tkp-ratio",
     "Is a predictive probability the ratio of the evidences with and without the new point?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def laplace_tkp_tkp_ratio(context: Context) -> Iterable[Outcome]:
     observed = 0.0
     for correlation in (-0.6, 0.3, 0.95):
         for variance in (0.5, 30.0):
@@ -366,7 +366,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "quadrature-effective",
     "Does Gauss-Hermite quadrature give the expectations of the bound?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def svi_quadrature_effective(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.bound import gauss_hermite_expectation
 
     mean, var = (axis.ravel() for axis in np.meshgrid(np.linspace(-6.0, 6.0, 13), np.geomspace(0.01, 4.0, 9)))
@@ -383,7 +383,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "taylor-local",
     "Is the error of the quadratic expansion of third order in the distance from its point?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_taylor_taylor_local(context: Context) -> Iterable[Outcome]:
     xi = np.linspace(-4.0, 4.0, 17)
     xi = xi[np.abs(xi) > 0.3]  # the third derivative is zero at nought
     derivative, curvature = expit(-xi), -expit(xi) * expit(-xi)
@@ -401,7 +401,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "taylor-not-global",
     "Can the objective by expansion exceed log p(y)?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_taylor_taylor_not_global(context: Context) -> Iterable[Outcome]:
     # one datum, f ~ N(0, v), expanded at xi: the integral of N(f) exp(a + b (f - xi) + c (f - xi)²/2) in closed form
     xi, var = 3.0, 4.0
     a, b, c = log_expit(xi), expit(-xi), -expit(xi) * expit(-xi)
@@ -421,7 +421,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "many-inducing-suffice",
     "Do the inducing values carry all of f's information as their number grows?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def svi_many_inducing_suffice(context: Context) -> Iterable[Outcome]:
     X = np.linspace(0.0, 3.0, 60)
     left = []
     for m in (3, 6, 12, 24):
@@ -443,7 +443,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "hard-likelihood-no-vi",
     "Is the expectation of the log of likelihood (1) minus infinity for every Gaussian?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_hard_likelihood_no_vi(context: Context) -> Iterable[Outcome]:
     rng, finite = np.random.default_rng(4), 0
     for _ in range(200):
         mean, deviation = 5.0 * rng.standard_normal(), np.exp(rng.normal(0.0, 1.0))
@@ -458,7 +458,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "robust-likelihood",
     "Does one wrong label cost at most log(C/epsilon), and without errors any number of nats?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_robust_likelihood(context: Context) -> Iterable[Outcome]:
     epsilon, C = 1e-3, 4
     worst = 0.0
     for size in (1.0, 10.0, 1e3):
@@ -480,7 +480,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "quadrature-1d",
     "Is the probability that one Gaussian exceeds several others an integral in one dimension?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def pep_quadrature_1d(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(8)
     for _ in range(3):
         mean, var = rng.standard_normal(4), np.exp(rng.normal(0.0, 0.7, 4))
@@ -504,7 +504,7 @@ def _tilted_power(alpha: float) -> tuple[Array, float]:
     "mc-biased",
     "Are estimates of (11) by draws biased, as the log of an average is?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def bb_alpha_mc_biased(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(9)
     for alpha in (0.5, 1.0):
         _, exact = _tilted_power(alpha)
@@ -526,7 +526,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "mc-less-efficient",
     "Is quadrature much better than as many draws?",
 )
-def _(context: Context) -> Iterable[Outcome]:
+def bb_alpha_mc_less_efficient(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.bound import gauss_hermite_expectation  # a rule of so many nodes, for E log σ
 
     mean, var = np.linspace(-2.0, 2.0, 9), np.ones(9)

@@ -47,7 +47,7 @@ def _partitioned(name: str, run: Any, n: int, *rule: str) -> Iterable[Outcome]:
 @says(
     "villacampa2017", "ep", "sum-over-data", "Are log Z and its gradient sums over the data, but for q and the prior?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def ep_sum_over_data(context: Context) -> Iterable[Outcome]:
     from fast.methods import ep, sep
     from reference.villacampa2017.evidence import Natural, ep_log_evidence
     from validation.implementations.fast.inducing import given
@@ -73,7 +73,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says("villacampa2017", "ep", "q-factorises", "Is q, the prior times all factors, a product of Gaussians of one class?")
-def _(context: Context) -> Iterable[Outcome]:
+def ep_q_factorises(context: Context) -> Iterable[Outcome]:
     problem = problems.get("toy-3-sparse-threshold").replace(X_test=None, y_test=None)
     answer = context.solve("fast", "ep", problem, tolerance=1e-10)
     assert problem.Z is not None
@@ -111,7 +111,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says(
     "villacampa2020", "apep", "evidence-sum", "Is the gradient of the energy a sum over the data, so that batches do?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def apep_evidence_sum(context: Context) -> Iterable[Outcome]:
     from fast.methods import apep
     from validation.implementations.fast.inducing import given
 
@@ -139,7 +139,7 @@ def _wine(split: int) -> tuple[Problem, NDArray[np.int64]]:
 @says_at_length(
     "villacampa2017", "ep", "pairwise-approximation", "Are pairwise factors as good as one factor a datum on wine?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def ep_pairwise_approximation(context: Context) -> Iterable[Outcome]:
     scores: dict[str, list[tuple[float, float]]] = {"pairwise": [], "datum": []}
     for split in range(6):
         problem, labels = _wine(split)
@@ -168,7 +168,7 @@ def _largest_at_data(answer: Any, y: NDArray[np.int64]) -> Array:
 @says_at_length(
     "villacampa2017", "vi-robust", "vi-nll-reason", "Is EP's sum of log Z nearer to log E[p] than VI's E[log p] is?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_robust_vi_nll_reason(context: Context) -> Iterable[Outcome]:
     epsilon, of_ep, of_vi = 1e-3, [], []
     for split in range(6):
         problem, _ = _wine(split)
@@ -195,7 +195,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says_at_length(
     "izmailov2016", "vi-jj", "table1-variables", "Are the variables searched for, and in closed form, Table 1's?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_jj_table1_variables(context: Context) -> Iterable[Outcome]:
     import scipy.optimize
 
     from reference.izmailov2016 import jaakkola_jordan, taylor
@@ -251,7 +251,7 @@ def _(context: Context) -> Iterable[Outcome]:
 @says_at_length(
     "izmailov2016", "vi-taylor", "taylor-other-likelihoods", "Does vi-Taylor carry over to the probit link?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def vi_taylor_taylor_other_likelihoods(context: Context) -> Iterable[Outcome]:
     rng, theirs, ours, ended = np.random.default_rng(1), [], [], 0
     for k in range(12):
         X = rng.uniform(-2.0, 2.0, (360, 1))
@@ -284,7 +284,7 @@ def _sine(n: int, seed: int) -> Problem:
 @says_at_length(
     "wenzel2019", "x-gpc", "asymptotically-alike", "Come X-GPC's predictions nearer to the best Gaussian's as n grows?"
 )
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_asymptotically_alike(context: Context) -> Iterable[Outcome]:
     apart: dict[int, list[float]] = {n: [] for n in (20, 80, 320)}
     for seed in range(8):
         for n, listed in apart.items():
@@ -300,7 +300,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length("wenzel2019", "x-gpc-svi", "rates-below-one", "Do mini-batches ask for rates below one?")
-def _(context: Context) -> Iterable[Outcome]:
+def x_gpc_svi_rates_below_one(context: Context) -> Iterable[Outcome]:
     problem = _sine(320, 0)
     optimum = np.asarray(context.solve("fast", "x-gpc", problem).inducing_mean)
     away: dict[float, list[float]] = {rate: [] for rate in (1.0, 0.3, 0.1)}

@@ -78,7 +78,7 @@ def _register(subject: Subject) -> None:
         problems=QUICK,
         full=LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _below_log_evidence(context, subject, problem, prior_model=problem.prior_model)
 
     # The bound knows p(f | u) by its marginals alone, which the full and the FITC prior share: it bounds both.
@@ -89,7 +89,7 @@ def _register(subject: Subject) -> None:
         problems=("three-points-fitc",),
         full=("toy-sparse", "wine", "digits"),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence_full_prior(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _below_log_evidence(context, subject, problem, prior_model="full")
 
     @check(
@@ -99,7 +99,7 @@ def _register(subject: Subject) -> None:
         problems=QUICK,
         full=LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def bound_monotone(context: Context, problem: Problem) -> Iterable[Outcome]:
         return monotone(context, subject, problem)
 
     @check(
@@ -108,7 +108,7 @@ def _register(subject: Subject) -> None:
         question="Does the bound meet log Z = -n log 2 when the prior variance vanishes?",
         problems=TINY,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def bound_equality(context: Context, problem: Problem) -> Iterable[Outcome]:
         return equality(context, subject, problem)
 
 

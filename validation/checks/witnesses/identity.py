@@ -81,7 +81,7 @@ def _register(subject: Subject, quantity: str, question: str, extract: Callable[
         problems=SPARSE if quantity == "gradient_Z" else QUICK,
         full=() if quantity == "gradient_Z" else LARGER,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
         return compared(context, subject, problem, extract)
 
 

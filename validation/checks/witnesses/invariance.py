@@ -74,7 +74,7 @@ def _register(subject: Subject) -> None:
         question="Does the order of the data not matter?",
         problems=_PROBLEMS,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def data_order(context: Context, problem: Problem) -> Iterable[Outcome]:
         return permuted_data(context, subject, problem)
 
     @check(
@@ -83,7 +83,7 @@ def _register(subject: Subject) -> None:
         question="Does swapping the classes mirror the answer?",
         problems=_PROBLEMS,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def classes(context: Context, problem: Problem) -> Iterable[Outcome]:
         return flipped_classes(context, subject, problem)
 
     @check(
@@ -92,7 +92,7 @@ def _register(subject: Subject) -> None:
         question="Does the size of the blocks not matter?",
         problems=_PROBLEMS,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def invariance_block_size(context: Context, problem: Problem) -> Iterable[Outcome]:
         return block_sizes(context, subject, problem)
 
 

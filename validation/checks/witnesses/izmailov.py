@@ -367,7 +367,7 @@ def _add(
     full: tuple[str, ...] = (),
 ) -> None:
     @check(f"{kind}/{subject.method}/{quantity}", paper=subject.paper, question=question, problems=problems, full=full)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         return function(context, subject, problem)
 
 

@@ -238,7 +238,7 @@ def _add(
     kind: str, quantity: str, question: str, function: _Function, problems: tuple[str, ...], full: tuple[str, ...] = ()
 ) -> None:
     @check(f"{kind}/{LAPLACE.method}/{quantity}", paper=LAPLACE.paper, question=question, problems=problems, full=full)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         return function(context, LAPLACE, problem)
 
 

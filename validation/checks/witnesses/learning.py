@@ -381,7 +381,7 @@ def _register_told(method: str) -> None:
         question="Is a listener told of every step of a run on batches, once and in order?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def invariance_told(context: Context, problem: Problem) -> Iterable[Outcome]:
         return told(context, method, run)
 
 
@@ -392,7 +392,7 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
         question="Do both make the same steps on every schedule, with every rate and in every search?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def paths(context: Context, problem: Problem) -> Iterable[Outcome]:
         return side_by_side(context, method, runs)
 
 

@@ -34,7 +34,7 @@ def _register(subject: Subject) -> None:
         question="Is the sparse form with Z = X the full one?",
         problems=("two-points", "toy-spread"),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _inducing_at_data(context, subject, problem)
 
 

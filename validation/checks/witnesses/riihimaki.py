@@ -513,7 +513,7 @@ def _add(
     full: tuple[str, ...] = (),
 ) -> None:
     @check(f"{kind}/{subject.method}/{quantity}", paper=subject.paper, question=question, problems=problems, full=full)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         return function(context, subject, problem)
 
 
@@ -589,7 +589,7 @@ _GLASS = "Is it as near to the truth on Glass as Table 1 of the paper says?"
 
 def _add_glass(subject: Subject) -> None:
     @check(f"discrepancy/{subject.method}/glass", paper=subject.paper, question=_GLASS, problems=("-",))
-    def _(context: Context, _: None) -> Iterable[Outcome]:
+    def discrepancy_glass(context: Context, _: None) -> Iterable[Outcome]:
         return glass(context, subject)
 
 
@@ -603,5 +603,5 @@ for _subject in (NESTED_EP, NESTED_IEP):
     question="Are variances on Glass without couplings between classes smaller than with them?",
     problems=("-",),
 )
-def _(context: Context, _: None) -> Iterable[Outcome]:
+def nested_iep_glass_narrower(context: Context, _: None) -> Iterable[Outcome]:
     return glass_narrower(context)

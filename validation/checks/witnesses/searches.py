@@ -424,7 +424,7 @@ def _register(method: str, searches: tuple[Search, ...]) -> None:
         problems=() if late else (NO_PROBLEM,),
         full=(NO_PROBLEM,) if late else (),
     )
-    def _(context: Context, problem: Problem) -> list[Outcome]:
+    def search_end(context: Context, problem: Problem) -> list[Outcome]:
         return list(ends(context, searches))
 
 
@@ -446,5 +446,5 @@ _promises: Callable[[], Iterable[Outcome]] = promises
     question="Do searches keep to their boxes and counts, and return the best that they saw?",
     problems=(NO_PROBLEM,),
 )
-def _(context: Context, problem: Problem) -> list[Outcome]:
+def x_gpc_search_promises(context: Context, problem: Problem) -> list[Outcome]:
     return list(_promises())

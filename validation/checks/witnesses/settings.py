@@ -129,7 +129,7 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
         question="Do both agree where jitter, noise, kernel, scales and damping hide nothing?",
         problems=(NO_PROBLEM,),
     )
-    def _(context: Context, problem: Problem) -> list[Outcome]:
+    def settings(context: Context, problem: Problem) -> list[Outcome]:
         return list(side_by_side(context, method, runs))
 
 

@@ -239,7 +239,7 @@ def _fixed_point(subject: Subject) -> None:
             problems=problems,
             full=more,
         )
-        def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        def identity_ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
             return identity.compared(context, subject, question(subject, problem), extract)
 
     for name, sentence in identity.FIELDS.items():
@@ -258,7 +258,7 @@ def _steps(subject: Subject, quantity: str, options: Mapping[str, Any]) -> None:
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
         return steps(context, subject, problem, options)
 
 
@@ -269,7 +269,7 @@ def _learned(subject: Subject) -> None:
         question="Do both searches end at the same hyper-parameters?",
         problems=("toy",),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def identity_learned(context: Context, problem: Problem) -> Iterable[Outcome]:
         return learned(context, subject, problem)
 
 
@@ -282,7 +282,7 @@ def _baseline(subject: Subject) -> None:
         question="Is the sparse form with Z = X the full one?",
         problems=("two-points", "toy-spread"),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def limit_inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
         return inducing_at_data(context, subject, problem)
 
     for quantity, sentence, function in (
@@ -298,7 +298,7 @@ def _baseline(subject: Subject) -> None:
             problems=("toy", "wine"),
             full=("toy-steep", "toy-sparse"),
         )
-        def _(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
+        def ask_invariance(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
             outcomes: Iterable[Outcome] = function(context, subject, question(subject, problem))
             return outcomes
 
@@ -311,7 +311,7 @@ def _baseline(subject: Subject) -> None:
             problems=baselines.QUICK,
             full=baselines.FULL,
         )
-        def _(context: Context, problem: Problem, quantity: str = quantity) -> Iterable[Outcome]:
+        def ask_discrepancy(context: Context, problem: Problem, quantity: str = quantity) -> Iterable[Outcome]:
             asked = question(subject, problem)
             exact = baselines.truth(context, subject, asked)
             error = baselines.resolution(quantity, exact)
@@ -326,7 +326,7 @@ def _bounds() -> None:
         problems=baselines.QUICK,
         full=baselines.FULL,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         asked = question(SVGPC, problem)
         return bound.below(context, SVGPC, asked, baselines.truth(context, SVGPC, asked))
 
@@ -338,7 +338,7 @@ def _bounds() -> None:
         problems=("three-points-fitc",),
         full=("toy-sparse",),
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def log_evidence_fitc_prior(context: Context, problem: Problem) -> Iterable[Outcome]:
         asked = question(SVGPC, problem)
         return bound.below(context, SVGPC, asked, baselines.truth(context, EPGPC, asked))
 
@@ -353,7 +353,7 @@ def _bounds() -> None:
             question=sentence,
             problems=("three-points", "three-points-fitc", "toy"),
         )
-        def _(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
+        def ask_bound(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
             outcomes: Iterable[Outcome] = function(context, SVGPC, question(SVGPC, problem))
             return outcomes
 
@@ -364,7 +364,7 @@ def _bounds() -> None:
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
         return below_optimum(context, problem)
 
     @check(
@@ -374,7 +374,7 @@ def _bounds() -> None:
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def limit_all_data_at_rate_one(context: Context, problem: Problem) -> Iterable[Outcome]:
         return all_data_at_rate_one(context, problem)
 
     @check(
@@ -383,7 +383,7 @@ def _bounds() -> None:
         question="Are the sites of a batch those of all data, refreshed from the same posterior?",
         problems=_BATCHED,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def invariance_batch_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
         return batch_sites(context, problem)
 
 
@@ -395,7 +395,7 @@ def _sums(subject: Subject) -> None:
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def invariance_batch_sums(context: Context, problem: Problem) -> Iterable[Outcome]:
         return batch_sums(context, subject, problem)
 
 

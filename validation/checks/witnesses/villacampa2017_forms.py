@@ -80,7 +80,7 @@ def _register(setup: Setup, runs: tuple[Mapping[str, Any], ...]) -> None:
         problems=at,
         full=more,
     )
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    def ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
         return forms(context, setup, problem, runs)
 
 

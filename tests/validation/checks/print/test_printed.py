@@ -17,11 +17,6 @@ MODULES = {f"validation.checks.print.{paper}": paper for paper in PAPERS}
 CHECKS = {name: check for name, check in core.imported(MODULES).items() if check.module in MODULES}
 
 
-@pytest.fixture(autouse=True)
-def problems():
-    """The real ones, in place of those of this folder."""
-
-
 @pytest.fixture(scope="module")
 def context():
     return Context()
