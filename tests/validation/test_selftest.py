@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -282,7 +281,7 @@ def test_answers_of_other_witnesses_are_kept_and_those_of_the_wrong_one_are_not(
             sys.modules[f"{root}.made_up"].kl()
         return Solution(problem=problem, implementation=implementation, method=method)
 
-    monkeypatch.setattr(importlib.import_module("validation.door.solve"), "solve", solve)
+    monkeypatch.setattr(core, "solve", solve)
     monkeypatch.setitem(sys.modules, f"{root}.made_up", witness)
 
     def answer(context: Any, problem: Any) -> Any:
@@ -337,12 +336,13 @@ def test_an_interrupt_leaves_the_rest_not_run(witness, bugs):
 
 
 PROCESS_MODULE = """
-import multiprocessing, sys, types
+import multiprocessing
+from validation import problems
 from validation.checks.core import Compared, check
 from validation.selftest import SeededBug
 
 if multiprocessing.parent_process() is not None:
-    sys.modules["validation.problems"] = types.SimpleNamespace(get=lambda name: name, names=lambda: ())
+    problems.get, problems.names = (lambda name: name), (lambda: ())
 
 def kl():
     return 2.0

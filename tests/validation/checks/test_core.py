@@ -11,7 +11,10 @@ from validation.checks import core
 from validation.checks.core import Compared, Context, check, digest
 from validation.door.solution import Solution
 
-pytestmark = pytest.mark.usefixtures("problems")
+
+@pytest.fixture(autouse=True)
+def _made_up(problems: object) -> None:
+    """Problems and a register of this module's own."""
 
 
 def register(id: str = "identity/x-gpc/bound", **changes: Any) -> None:

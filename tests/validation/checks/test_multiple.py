@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from validation.checks.multiple import FAMILY_LEVEL, critical_values, holm
 
-pytestmark = pytest.mark.usefixtures("problems")
+
+@pytest.fixture(autouse=True)
+def _made_up(problems: object) -> None:
+    """Problems and a register of this module's own."""
+
 
 Z = st.lists(st.floats(-8.0, 8.0), min_size=1, max_size=12)
 LEVELS = st.sampled_from([0.2, 0.05, 1e-4])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import multiprocessing
 import os
@@ -15,11 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation.checks import runner
+from validation.checks import core, runner
 from validation.checks.core import Compared, Outcome, Skipped, Tested, check
 from validation.checks.multiple import critical_values
 from validation.checks.runner import NOT_RUN, SelectionError, run, select
 from validation.door.solution import Solution
+
+
+@pytest.fixture(autouse=True)
+def _made_up(problems: object) -> None:
+    """Problems and a register of this module's own."""
 
 
 def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",), **changes: Any) -> None:
@@ -218,14 +222,13 @@ def test_a_check_without_a_problem_gets_none():
 
 
 def test_checks_of_one_problem_share_a_context_and_its_solutions_reach_the_run(monkeypatch):
-    module = importlib.import_module("validation.door.solve")
     asked = []
 
     def solve(implementation, method, problem, **options):
         asked.append(problem.name)
         return Solution(problem=problem, implementation=implementation, method=method, versions={"numpy": "2"})
 
-    monkeypatch.setattr(module, "solve", solve)
+    monkeypatch.setattr(core, "solve", solve)
 
     def answer(context, problem):
         context.solve("fast", "x-gpc", problem)
@@ -276,10 +279,10 @@ MODULE = """
 import os, signal, sys, time
 import multiprocessing
 import numpy as np
+from validation import problems
 from validation.checks.core import Compared, Skipped, Tested, check
 from validation.door.problem import Problem
 
-pytestmark = pytest.mark.usefixtures("problems")
 
 X = np.linspace(-1.0, 1.0, 4)[:, None]
 
