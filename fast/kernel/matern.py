@@ -45,8 +45,8 @@ def _half_integer(x: FloatArray, degree: int) -> FloatArray:
 
 
 def _power_times_bessel(x: FloatArray, power: float, order: float, log_factor: float) -> FloatArray:
-    """exp(log_factor) x^power K_order(x); not finite where K_order overflows, and at 0."""
-    with np.errstate(over="ignore", divide="ignore", under="ignore", invalid="ignore"):
+    """exp(log_factor) x^power K_order(x) for x > 0; not finite where K_order overflows."""
+    with np.errstate(over="ignore", divide="ignore", under="ignore"):
         return np.asarray(np.exp(log_factor + power * np.log(x) + np.log(kve(order, x)) - x), dtype=np.float64)
 
 
@@ -79,11 +79,12 @@ def correlation(x: FloatArray, order: float) -> FloatArray:
     degree = _polynomial_degree(order)
     if degree is not None:
         return _half_integer(x, degree)
-    near = np.minimum(x, _vanishing(order))
-    value = _power_times_bessel(near, order, order, (1.0 - order) * _LOG_2 - float(gammaln(order)))
-    steep = ~np.isfinite(value)
+    safe = np.where(x == 0.0, 1.0, np.minimum(x, _vanishing(order)))
+    value = _power_times_bessel(safe, order, order, (1.0 - order) * _LOG_2 - float(gammaln(order)))
+    steep = ~(np.isfinite(value) | np.isnan(x))  # NaN stays NaN
     if steep.any():
-        value[steep] = _near_zero(x[steep], order)
+        value[steep] = _near_zero(safe[steep], order)
+    value[x == 0.0] = 1.0
     return np.minimum(value, 1.0)
 
 
@@ -127,10 +128,10 @@ def matern_derivative(squared: FloatArray, variance: float, smoothness: float) -
         value = correlation(x, smoothness - 1.0)
         value *= variance * smoothness / (smoothness - 1.0)
         return value
-    near = np.minimum(x, _vanishing(smoothness))
+    safe = np.where(x == 0.0, 1.0, np.minimum(x, _vanishing(smoothness)))
     log_factor = (1.0 - smoothness) * _LOG_2 - float(gammaln(smoothness)) + math.log(2.0 * smoothness)
     # K_-a = K_a
-    value = _power_times_bessel(near, smoothness - 1.0, abs(smoothness - 1.0), log_factor)
+    value = _power_times_bessel(safe, smoothness - 1.0, abs(smoothness - 1.0), log_factor)
     value[x == 0.0] = 0.0
     value *= variance
     return value

@@ -108,3 +108,10 @@ def test_smoothness_is_checked_and_priors_carry_it(make_problem):
     lazy = prepare_blocks(*binary(Storage, **p, smoothness=1.5))
     np.testing.assert_array_equal(prior.rows(0, 14), lazy.rows(0, 14))
     np.testing.assert_array_equal(prior.cond_var, lazy.cond_var)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_distance_that_is_no_number_has_no_covariance(order):
+    squared = np.array([0.0, np.nan, 1.0])
+    for result in (matern_value(squared, 1.0, order), matern_derivative(squared, 1.0, order)):
+        np.testing.assert_array_equal(np.isnan(result), [False, True, False])
