@@ -22,7 +22,7 @@ from fast.core.types import FloatArray
 from fast.ledger import equation
 
 _LARGEST_POLYNOMIAL = 12  # nu - 1/2 up to which half-integers take their polynomial
-_SERIES_TERMS = 24
+_SERIES_TERMS = 48  # K_500 overflows up to x^2/(4 nu) = 6.2: the largest term is 80, the first one left out 1e-23
 _LOG_2 = math.log(2.0)
 
 

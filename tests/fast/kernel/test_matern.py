@@ -110,6 +110,18 @@ def test_smoothness_is_checked_and_priors_carry_it(make_problem):
     np.testing.assert_array_equal(prior.cond_var, lazy.cond_var)
 
 
+@pytest.mark.parametrize("order", [420.3, 460.3, 499.7])
+def test_the_series_serves_wherever_the_bessel_function_overflows(order):
+    squared = np.array([1.0, 4.0, 7.0, 9.0, 11.0, 12.0, 12.4])  # at the largest smoothness, 500, it does up to 12.4
+    x = np.sqrt(2.0 * order * squared)
+    # terms up to 80 where the sum is 2e-3: 40 000 eps
+    np.testing.assert_allclose(
+        matern_value(squared, 1.0, order), [float(exact(r, order)) for r in x], rtol=1e-11, atol=0
+    )
+    derivative = [float(exact(r, order - 1.0)) * order / (order - 1.0) for r in x]
+    np.testing.assert_allclose(matern_derivative(squared, 1.0, order), derivative, rtol=1e-11, atol=0)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_distance_that_is_no_number_has_no_covariance(order):
     squared = np.array([0.0, np.nan, 1.0])
