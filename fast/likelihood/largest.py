@@ -120,9 +120,10 @@ class _Sums:
 
     def __init__(self, n: int, C: int, moments: bool) -> None:
         self.moments = moments
-        self.log_mass = np.empty(n)
-        self.derivative: FloatArray | None = np.empty((n, C)) if moments else None
-        self.curvature: FloatArray | None = np.empty((n, C)) if moments else None
+        # a row that no table reaches is NaN, not what memory held
+        self.log_mass = np.full(n, np.nan)
+        self.derivative: FloatArray | None = np.full((n, C), np.nan) if moments else None
+        self.curvature: FloatArray | None = np.full((n, C), np.nan) if moments else None
 
     def add(self, rows: IntArray, z: FloatArray, u: FloatArray, log_weights: FloatArray, b: FloatArray) -> None:
         """z (n, q, C - 1), u and log_weights (n, q). Derivatives in units of s_y, the label's in the last column."""
@@ -189,7 +190,7 @@ def _panels(value: _Rows, rows: IntArray, out: _Sums, m: FloatArray, s: FloatArr
         moved = nearest != origin
         origin, offset = nearest, np.where(moved, distance[index, nearest], offset)
         left_over = value.right[rows] - distance[:, -1]
-        if (left_over <= 0.0).all():
+        if not (left_over > 0.0).any():  # False for NaN: such a row has no end to wait for, and stays NaN
             break
         z = (m[index, origin][:, None] - m[:, :-1]) / s[:, :-1] + b * offset[:, None]
         ahead = z < _OUT_OF_SIGHT
@@ -200,11 +201,13 @@ def _panels(value: _Rows, rows: IntArray, out: _Sums, m: FloatArray, s: FloatArr
         offsets.append(offset + 0.5 * length)
         lengths.append(length)
         offset = offset + length
+    if not lengths:
+        return
     spare = [np.zeros(n)] * (-len(lengths) % 4)  # by fours, so that a row's sums do not depend on its neighbours
     half_width, middle = 0.5 * np.stack(lengths + spare, axis=1), np.stack(offsets + spare, axis=1)
     place = np.stack(origins + [origin] * len(spare), axis=1)
     counts = 4 * (((half_width > 0.0).sum(axis=1) + 3) // 4)
-    for P in np.unique(counts):
+    for P in np.unique(counts[counts > 0]):
         members = np.flatnonzero(counts == P)
         size = max(1, _CELLS // (16 * P * m.shape[1]))
         for first in range(0, members.size, size):

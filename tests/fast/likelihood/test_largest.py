@@ -208,6 +208,19 @@ def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> No
         np.testing.assert_allclose(alone.derivative[0], together.derivative[i], rtol=1e-11, atol=1e-300)
 
 
+@pytest.mark.parametrize("part", ["mean", "var"])
+def test_a_row_with_nan_is_nan_and_leaves_the_others_alone(rng: np.random.Generator, part: str) -> None:
+    given = {"mean": rng.normal(size=(6, 3)), "var": 10.0 ** rng.uniform(-6, 6, size=(6, 3))}
+    y, others = rng.integers(0, 3, 6), np.array([0, 1, 2, 4, 5])
+    whole = argmax_moments(given["mean"], given["var"], y)
+    given[part][3, 1] = np.nan
+    spoiled = argmax_moments(given["mean"], given["var"], y)
+    for before, after in zip(whole, spoiled, strict=True):
+        assert np.isnan(after[3]).all()
+        np.testing.assert_array_equal(after[others], before[others])
+    assert np.isnan(argmax_moments(given["mean"][3:4], given["var"][3:4], y[3:4]).log_mass).all()
+
+
 @pytest.mark.verifies("villacampa2017", "13", route="two-point expectation in forty digits")
 @pytest.mark.parametrize("alpha", [0.0, 1e-8, 1e-3, 0.5, 1.0])
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 1e-12, 1e-3, 0.5])
