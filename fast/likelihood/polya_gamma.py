@@ -24,7 +24,7 @@ def pg_mean(c: FloatArray) -> FloatArray:
     """
     half_c = 0.5 * np.abs(c)
     ratio = np.ones_like(half_c)
-    np.divide(np.tanh(half_c), half_c, out=ratio, where=half_c > 0.0)
+    np.divide(np.tanh(half_c), half_c, out=ratio, where=half_c != 0.0)  # NaN stays NaN
     return 0.25 * ratio
 
 

@@ -35,6 +35,10 @@ def test_the_mean_keeps_its_digits_from_zero_to_a_million():
     assert pg_mean(np.zeros(1))[0] == 0.25
 
 
+def test_the_mean_of_a_tilt_that_is_no_number_is_none():
+    np.testing.assert_array_equal(pg_mean(np.array([0.0, np.nan, np.inf])), [0.25, np.nan, 0.0])
+
+
 def test_log_cosh_keeps_its_relative_digits_near_zero_and_far_out():
     with mpmath.workdps(700):
         expected = [float(mpmath.log(mpmath.cosh(mpmath.mpf(x)))) for x in EXTREMES[1:]]
