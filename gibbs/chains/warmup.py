@@ -69,15 +69,17 @@ class Watch:
         return False
 
     def _agree(self, length: int) -> bool:
-        columns = sum(math.prod(s.shape[3:]) for s in self.sums.values())
+        columns = max(sum(math.prod(s.shape[3:]) for s in self.sums.values()), 1)  # 0: quantities without entries
         for sums in self.sums.values():
             means = sums[:, 0] / length
             variances = np.maximum(sums[:, 1] / length - np.square(means), 0.0) * (length / (length - 1.0))
             pieces = (2 * means.shape[1], *means.shape[2:])
-            if np.any(_split_r_hat(means.reshape(pieces), variances.reshape(pieces), length) > R_HAT):
+            # asked so that NaN is no agreement
+            if not np.all(_split_r_hat(means.reshape(pieces), variances.reshape(pieces), length) <= R_HAT):
                 return False
             r = means.shape[1]
-            if r >= 4 and np.any(np.abs(_drift_t(means[0], means[1])) > -stdtrit(r - 1, DRIFT_LEVEL / (2 * columns))):
+            limit = -stdtrit(r - 1, DRIFT_LEVEL / (2 * columns))
+            if r >= 4 and not np.all(np.abs(_drift_t(means[0], means[1])) <= limit):
                 return False
         return True
 

@@ -93,6 +93,20 @@ def test_a_warmup_that_never_settles_says_so():
     assert not logit(n_chains=4, n_draws=8, n_warmup="auto", max_warmup=100).gate
 
 
+@pytest.mark.parametrize("n_chains", [2, 8])
+def test_quantities_that_are_no_numbers_are_no_agreement(n_chains):
+    def watched(values):
+        plan = Plan(n_draws=1, n_warmup="auto", max_warmup=100)
+        measures = Measures(monitor=lambda state: {"x": np.broadcast_to(values, (n_chains, np.size(values)))})
+        rngs = spawn_streams(4, ("walk",), n_chains)
+        record = Record({"x": np.zeros((n_chains, 1))}, {})
+        return run({}, lambda state, generators: state, lambda state: record, rngs, plan, measures=measures).warmed_up
+
+    assert watched([1.0, 2.0])
+    assert not watched([1.0, np.nan])
+    assert watched([])  # nothing is watched, nothing disagrees
+
+
 def test_a_run_goes_on_until_its_target_and_no_further_than_its_limit():
     got = walk(0.5, n_warmup=0, target_ess=2000.0)
     assert got.target_reached
