@@ -59,7 +59,7 @@ def line_integral(mean: Array, var: Array, offsets: Array, scales: Array, signs:
     """
     if offsets.shape[1] == 0:
         return LineIntegral(*np.zeros((2, len(mean))))
-    log_norm, derivative = np.empty((2, len(mean)))
+    log_norm, derivative = np.full((2, len(mean)), np.nan)
     sd = np.sqrt(var)
     spread = sd > 0.0
     for i in np.flatnonzero(~spread):
@@ -260,7 +260,7 @@ def _modes(start: Array, rate: Array) -> Array:
 def _others(y: Labels, C: int) -> Labels:
     """The classes that are not the label's, (n, C-1), ascending."""
     every = np.broadcast_to(np.arange(C), (len(y), C))
-    return every[every != y[:, None]].reshape(-1, C - 1)
+    return every[every != y[:, None]].reshape(len(y), C - 1)
 
 
 def log_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
@@ -289,7 +289,7 @@ def log_not_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
 
 def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
     """All ties of b rows; those that the nodes of P do not serve by integrals of their own."""
-    log_p, log_share, derivative = np.empty(len(m_y)), np.full(mean.shape, np.nan), np.empty(mean.shape)
+    log_p, log_share, derivative = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
     together = (v_y > 0.0) & np.all(_FINE**2 * var > v_y[:, None], axis=1) & (mean.shape[1] + 1 >= _TOGETHER)
     if np.any(together):
         result = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))

@@ -69,6 +69,17 @@ def test_ties_at_the_nodes_of_the_probability_are_those_of_integrals_of_their_ow
     assert np.all(np.abs(together.second - apart.second) <= digits * size)
 
 
+@pytest.mark.parametrize("n", [0, 3])
+def test_one_class_alone_is_the_largest(n):
+    mean, var, y = np.arange(n, dtype=float)[:, None], np.ones((n, 1)), np.zeros(n, dtype=int)
+    np.testing.assert_array_equal(log_largest(mean, var, y), np.zeros(n))
+    np.testing.assert_array_equal(log_not_largest(mean, var, y), np.full(n, -np.inf))
+    log_p, *derivatives = largest(mean, var, y)
+    np.testing.assert_array_equal(log_p, np.zeros(n))
+    for part in derivatives:
+        np.testing.assert_array_equal(part, np.zeros((n, 1)))
+
+
 def test_a_mode_out_of_reach_of_float64_is_an_error_that_says_so():
     with pytest.raises(ValueError, match=r"mean: found an integrand with its mode .* lower variance"):
         probit_line(0.0, 1.0, np.array([1e19, 3.0]), np.ones(2))
