@@ -24,8 +24,9 @@ from gibbs.ledger import equation
 _T = 0.64  # truncation point: both forms of a_n fall in n there
 _CHUNK = 16384  # proposals at a time: the working arrays stay in the second-level cache
 _TAIL = float(ndtr(-1.0 / np.sqrt(_T)))  # P(N > 1/√t)
-# a_1/a_0 is 3 exp(-4/x) below t and 3 exp(-π²x) above, largest just below t: a uniform under 1 - that accepts at once.
-_SURE = 1.0 - 3.0 * np.exp(-4.0 / _T)
+# a_1/a_0 is 3 exp(-4/x) below t and 3 exp(-π²x) above, largest at t: a uniform under 1 - that accepts at once. The
+# margin covers rounding of the terms: whatever is near the border is left to the series.
+_SURE = 1.0 - 1.000001 * 3.0 * np.exp(-4.0 / _T)
 _Z_CLIP = 40.0  # there the right piece has mass below 1e-180: never chosen by a double
 _GRID = 64.0  # cells of the table of right masses per unit of z
 
@@ -40,8 +41,9 @@ def _right_mass(z: Array) -> Array:
 
 
 # In z the proposal is tilted by exp(-z²x/2), a monotone likelihood ratio: the right mass falls in z, so its values at
-# the ends of a cell enclose it.
+# the ends of a cell enclose it. The relative margin covers rounding of either evaluation.
 _NODES = _right_mass(np.arange(0.0, _Z_CLIP + 2.0 / _GRID, 1.0 / _GRID))
+_UPPER, _LOWER = _NODES[:-1] * (1.0 + 1e-9), _NODES[1:] * (1.0 - 1e-9)
 
 
 def _choose_right(rng: np.random.Generator, z: Array) -> np.ndarray:
@@ -49,8 +51,8 @@ def _choose_right(rng: np.random.Generator, z: Array) -> np.ndarray:
     uniform = rng.random(z.size)
     clipped = np.minimum(z, _Z_CLIP)
     cell = (clipped * _GRID).astype(np.intp)
-    right = uniform < _NODES[cell + 1]
-    open_cases = np.flatnonzero(right != (uniform < _NODES[cell]))
+    right = uniform < _LOWER[cell]
+    open_cases = np.flatnonzero(right != (uniform < _UPPER[cell]))
     if open_cases.size:
         right[open_cases] = uniform[open_cases] < _right_mass(clipped[open_cases])
     return right
