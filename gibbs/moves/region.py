@@ -98,18 +98,20 @@ def bounce_move(
     w = np.matmul(chol_cov, rng.standard_normal(auxiliary.shape)[..., None])[..., 0]
     h = auxiliary.copy()
     sign = np.where(margins(h, y) >= 0.0, 1.0, -1.0)
+    is_label = np.zeros((L, n), dtype=bool)
+    is_label[y, data] = True
     rest = np.full(r, QUARTER_TURN)
     ids = np.arange(r)
     out, events = auxiliary.copy(), np.zeros(r, dtype=np.int64)
     moved = np.zeros(r, dtype=bool)
     soft = np.isfinite(log_height)
     while ids.size:
-        # sign · margin(t) = M cos t + Q sin t, M >= 0: it vanishes at t = arctan(Q/M) + π/2, the least Q/M comes first;
-        # the label's own, which is zero throughout, has a quarter turn and never comes before the end
+        # sign · margin(t) = M cos t + Q sin t, M >= 0: it vanishes at t = arctan(Q/M) + π/2, the least Q/M comes first
         M = np.maximum(sign * (h[:, y, data][:, None, :] - h), 1e-300)
         Q = sign * (w[:, y, data][:, None, :] - w)
         with np.errstate(over="ignore"):
             ratio = Q / M
+        ratio[:, is_label] = np.inf  # the label's own margin, zero throughout, is no constraint
         flat = ratio.reshape(ids.size, -1)
         constraint, k = flat.argmin(axis=1), np.arange(ids.size)
         time = np.arctan(flat[k, constraint]) + QUARTER_TURN
