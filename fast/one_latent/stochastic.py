@@ -377,6 +377,7 @@ class Run(Stepping):
         self.falling.restore(arrays["falling"])
         self.memory, self.adam = RateMemory.restore(arrays), adam_restored(arrays)
         self.iteration = len(self.rates)
+        self.previous = None  # of the steps that were taken before, if any
         if "previous_mean" in arrays:
             self.previous = Moments(arrays["previous_mean"], arrays["previous_cov"])
 

@@ -5,7 +5,10 @@ import pytest
 
 from fast.core.values import Data, Prior
 from fast.methods import x_gpc_svi
-from fast.solve.natural import Moments
+from fast.one_latent.stochastic import Kernel, Run, Settings, State
+from fast.solve.adam import AdamState, Packing
+from fast.solve.minibatch import Listed
+from fast.solve.natural import Moments, RateMemory
 from fast.solve.stopping import Falling, converged_holdout, converged_parameters, parameter_change
 from values_given import binary
 
@@ -81,6 +84,33 @@ def test_a_killed_run_continues_with_identical_results(tmp_path, case, killed_at
     assert resumed[0] == killed_at // 10 * 10 + 1
     if case == "stopping":
         assert whole.converged
+
+
+def test_a_run_that_has_begun_continues_another_one_alone():
+    X, y = smooth_data(60)
+    hyper = x_gpc_svi.inputs.hyper(2.0, np.ones(2), 0.1, 1e-4, 2)
+    settings = Settings(8, rate=0.3, stop=1e-9, window=1, check_every=4)
+
+    def begun():
+        kernel, source = Kernel(hyper, X[:5]), Listed(X, y, [np.arange(k, k + 9) for k in range(8)])
+        nothing = Packing((), hyper, kernel.Z, None)
+        state, memory, adam = State.prior(kernel), RateMemory.empty(5), AdamState.start(0)
+        run = Run(state, source, x_gpc_svi.PolyaGamma(), settings, memory, nothing, adam, Falling(60))
+        run.start()
+        return run
+
+    def go_on(run, count):
+        for _ in range(count):
+            run.measure(run.step(run.source.draw()))
+
+    one, other = begun(), begun()
+    go_on(one, 2)  # nothing is measured in the second step of four, the start of other was
+    other.restore(one.arrays())
+    for count in (0, 1, 0, 0):  # changes that are known after each step
+        go_on(one, 1)
+        go_on(other, 1)
+        assert list(other.changes) == list(one.changes)
+        assert len(one.changes) >= count
 
 
 def test_memory_maps_and_blocks_give_the_results_of_arrays(tmp_path):
