@@ -184,4 +184,5 @@ def independent_tilt(
     tau[rows, y] = (1.0 / safe_var - 1.0) / v_y
     nu[rows, y] = tau[rows, y] * m_y + x_mean / (sd * safe_var)
     good = good & (tau * cavity_var >= _SLIGHTLY_NEGATIVE).all(axis=1) & np.isfinite(tau + nu).all(axis=1)
+    good = good & np.isfinite(log_norm)  # a site without a normaliser would make log Z NaN
     return QuadratureSites(np.where(tau < 0.0, 0.0, tau), nu, good, log_norm)
