@@ -89,10 +89,10 @@ def robust_power(
         weight = P * (high - low)
     else:
         summed = Q * np.expm1(alpha * low) + P * np.expm1(alpha * high)
-        with np.errstate(divide="ignore", invalid="ignore"):  # log 0 of a sure label; a sum of -1 less its rounding
+        with np.errstate(divide="ignore"):  # log 0 of a sure label
             log_norm = np.where(
                 summed > -0.5,
-                np.log1p(summed),
+                np.log1p(np.maximum(summed, -0.5)),  # the sum may round to less than -1
                 np.logaddexp(alpha * low + np.log(Q), alpha * high + log_P),
             )
         value = log_norm / alpha
