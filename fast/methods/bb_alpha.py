@@ -94,7 +94,7 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
         own += q.shift[k] @ v - 0.5 * np.einsum("md,md->d", v, tied @ v)
         whitened.append(v)
     low, high = robust_logs(run.epsilon, C)
-    log_norm, relative = np.empty(n), np.empty(n)
+    log_norm, relative = np.full((2, n), np.nan)  # a row in no block would count as missing
     for block in run.data.blocks(run.points):
         rows = [block.view.rows[run.points.kind[k]] @ whitened[k] for k in range(C)]
         f = np.stack(rows, axis=-1).transpose(1, 0, 2)  # (n_draws, b, C)
