@@ -18,7 +18,7 @@ from typing import NamedTuple
 from validation.ledger.audit import STATES, Ledger, Row, counts, routes
 from validation.ledger.formula import formula
 from validation.ledger.inventory import Equation
-from validation.ledger.page import overview
+from validation.ledger.page import misprints, overview
 from validation.ledger.perturb import files
 from validation.ledger.perturbed import Outcome, Record
 from validation.ledger.registry import Function
@@ -139,9 +139,12 @@ def index(ledger: Ledger) -> str:
         *_raw(found(ledger)),
         *pages,
         "",
-        "## Misprints",
+        "## Misprints and slips",
         "",
-        *misprints(ledger),
+        # a card is HTML, whose addresses Sphinx does not know
+        *misprints(
+            ledger.rows, lambda row: f'<a href="{escape(address(*row.entry.equation))}">{number(row.entry.id)}</a>'
+        ),
         "",
         "## How far each paper is",
         "",
@@ -186,6 +189,7 @@ def card(
         parts.append(f'<p class="facts">{given} &#8614; {escape("; ".join(entry.outputs)) or "nothing"}</p>')
     if row.note:
         parts.append(f'<p class="note">{escape(row.note)}</p>')
+    parts.append(_reason(row))
     if row.printed:
         proofs = [claim.route for test in row.tests for claim in test.claims if _proves(claim, row)]
         if proofs:
@@ -252,23 +256,6 @@ _TYPESETTING = re.compile(
 )
 
 
-def misprints(ledger: Ledger) -> list[str]:
-    """The misprints of all papers as lines of a table, each with a link to its card.
-
-    Parameters
-    ----------
-    ledger    of `validation.ledger.audit.build`
-    """
-    lines = ["| paper | equation | what it is |", "|---|---|---|"]
-    for row in ledger.rows:
-        if row.printed:
-            entry = row.entry
-            # a card is HTML, whose addresses Sphinx does not know
-            link = f'<a href="{escape(address(*entry.equation))}">{escape(number(entry.id))}</a>'
-            lines.append(f"| {entry.paper} | {link} | {_plain(entry.title)} |")
-    return lines
-
-
 def number(id: str) -> str:
     """(11) for a numbered display, the id itself for what has no number.
 
@@ -325,6 +312,15 @@ def _formulas(row: Row, functions: Mapping[str, Function], typeset: Typeset) -> 
         f'<div class="forms"><figure class="printed"><figcaption>as printed</figcaption>{wrong}</figure>'
         f'<figure class="corrected"><figcaption>corrected</figcaption>{right}</figure></div>'
     )
+
+
+def _reason(row: Row) -> str:
+    """Why the print is wrong, the number that decides, and what makes it again."""
+    entry = row.entry
+    if not entry.because:
+        return ""
+    decides = ", ".join(f"<code>{escape(item)}</code>" for item in entry.decides)
+    return f'<p class="note">Because {escape(entry.because)}. {escape(entry.number)}. Decided by {decides}.</p>'
 
 
 def _source(function: Function, highlight: Highlight) -> str:

@@ -35,8 +35,9 @@ class Sources:
 class Row:
     """One entry with its state, what it lacks for a better one, and what stands behind it.
 
-    missing: why an entry is open; gaps: packages that realise a verified entry without a test of their own;
-    executed: by whom, None for an entry without a corrected function and where nothing was measured.
+    missing: why an entry is open; gaps: packages that realise a verified entry without a test of their own, and a
+    misprint without its reason; executed: by whom, None for an entry without a corrected function and where nothing
+    was measured.
     """
 
     entry: Entry
@@ -53,6 +54,11 @@ class Row:
     def words(self) -> str:
         """By whom it is executed, in words; empty where that is unknown."""
         return "" if self.executed is None else self.executed.words
+
+    @property
+    def misprint(self) -> bool:
+        """Whether the paper errs here: entries that need a reason."""
+        return bool(self.printed) or self.entry.kind == inventory.SLIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +218,8 @@ def assemble(sources: Sources, functions: Registry, tests: Collection) -> Ledger
         notes = [entry.note, *(f"printed: {function.summary}" for function in printed)]
         if state == NOT_EXECUTABLE:
             notes.append(reason or "")
+        if (printed or entry.kind == inventory.SLIP) and not entry.because:
+            gaps = (*gaps, "no reason (because, number, decides)")
         note = "; ".join(part for part in [*notes, *missing, *gaps] if part)
         by = sources.record.of(plain) if plain and sources.record.known else None
         rows.append(Row(entry, state, plain, printed, own_tests, missing, gaps, note, by))
@@ -255,6 +263,12 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
     """How many rows are in each state."""
     result = Counter(row.state for row in rows)
     return {state: result[state] for state in STATES}
+
+
+def reasons(rows: Sequence[Row]) -> tuple[int, int]:
+    """How many misprints and slips have a reason and the number that decides, and how many there are."""
+    wanted = [row for row in rows if row.misprint]
+    return sum(bool(row.entry.because) for row in wanted), len(wanted)
 
 
 def per_package(rows: Sequence[Row], packages: Sequence[Package]) -> dict[str, dict[str, int]]:
@@ -329,6 +343,9 @@ def _row_json(row: Row, root: Path | None, full: bool) -> dict[str, Any]:
         if row.executed is None
         else {"by": row.words, **{name: list(getattr(row.executed, name)) for name in COLUMNS}},
         "note": row.note,
+        "because": entry.because,
+        "number": entry.number,
+        "decides": list(entry.decides),
         "functions": [_function_json(item, root, full) for item in (*row.functions, *row.printed)],
         "tests": [
             {
@@ -362,6 +379,7 @@ def as_json(ledger: Ledger, rows: Sequence[Row], root: Path | None = None, full:
                 "title": papers[key].title,
                 "complete": papers[key].complete,
                 "counts": counts(own),
+                "reasons": dict(zip(("given", "wanted"), reasons(own), strict=True)),
                 "packages": per_package(own, ledger.packages),
                 "executed": execution(own),
                 "entries": [_row_json(row, root, full) for row in own],

@@ -28,6 +28,7 @@ KINDS = (
     "protocol",
 )
 _NUMBER = re.compile(r"(?:[A-Z]\.)?[0-9]{1,6}")  # (11) or (A.3), as papers number their displays
+_DECIDING = re.compile(r"tests/[\w/]+\.py::\w+|[\w-]+/[\w-]+/[\w-]+")  # a test, or a check of triad verify
 SLIP = "slip"  # kind of an entry that is no formula: a slip of the paper, in words
 ALLOW_LIST = "not_executable.toml"
 
@@ -51,8 +52,10 @@ _ENTRY_KEYS: dict[str, type] = {
     "function": str,
 }
 _SLIP_KEYS: dict[str, type] = {"id": str, "section": str, "printed": str, "meant": str}
-_SLIP_OPTIONAL: dict[str, type] = {"denies": list}
-_ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str}
+# Why the print is wrong, the independent number that decides, and the tests and checks that make that number again.
+_REASON: dict[str, type] = {"because": str, "number": str, "decides": str}
+_SLIP_OPTIONAL: dict[str, type] = {"denies": list, **_REASON}
+_ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str, **_REASON}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Entry:
 
     latex: the formula as it is realised, empty where the entry is none; latex_printed: a misprint as it stands. What
     tells the two apart stands in \\mark{...}. denies: claims of the paper that a slip contradicts as they are printed.
+    because: why the print is wrong, in a sentence; number: what an independent route gives and what the print gives;
+    decides: the tests (FILE::NAME) and checks of `triad verify` that compute the number again.
     """
 
     paper: str
@@ -75,6 +80,9 @@ class Entry:
     latex: str = ""
     latex_printed: str = ""
     denies: tuple[str, ...] = ()
+    because: str = ""
+    number: str = ""
+    decides: tuple[str, ...] = ()
 
     @property
     def equation(self) -> Equation:
@@ -233,6 +241,7 @@ def read_paper(text: str, name: str) -> Paper:
                 note=row.get("note", ""),
                 latex=row.get("latex", ""),
                 latex_printed=row.get("latex_printed", ""),
+                **_reason(where, row),
             )
         )
     entries += _slips(name, data.get("slip", []), visited)
@@ -251,7 +260,27 @@ def _slips(name: str, listed: Any, observed: set[str]) -> Iterator[Entry]:
         observed.add(row["id"])
         title = f"printed: {row['printed']}; meant: {row['meant']}"
         denies = tuple(row.get("denies", ()))
-        yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "", denies=denies)
+        yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "", denies=denies, **_reason(where, row))
+
+
+def _reason(where: str, row: Mapping[str, str]) -> dict[str, Any]:
+    """Why the print is wrong, as fields of an entry; empty where none of the three keys is given."""
+    given = [key for key in _REASON if key in row]
+    if not given:
+        return {}
+    if missing := [key for key in _REASON if key not in row]:
+        raise ValueError(f"{where}: found {given[0]!r} without {missing[0]!r}, expected {', '.join(_REASON)} or none")
+    if row["because"].endswith(".") or ". " in row["because"]:
+        raise ValueError(f"{where}: because: found {shown(row['because'])}, expected one sentence without a full stop")
+    if not re.search("[0-9]", row["number"]):
+        raise ValueError(f"{where}: number: found {shown(row['number'])}, expected a text with a number in it")
+    decides = tuple(part.strip() for part in row["decides"].split(","))
+    for address in decides:
+        if not _DECIDING.fullmatch(address):
+            raise ValueError(
+                f"{where}: decides: found {shown(address)}, expected tests/FILE.py::NAME or KIND/METHOD/NAME"
+            )
+    return {"because": row["because"], "number": row["number"], "decides": decides}
 
 
 def read_allow_list(text: str, papers: Mapping[str, Paper]) -> dict[Equation, str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import wraps
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.ledger import inventory
 from validation.ledger.inventory import Equation
 
 Array = NDArray[np.float64]
@@ -91,6 +94,41 @@ def told_apart(paper: str, entry: str, printed: Any, corrected: Any) -> None:
     assert apart[0] > 1e-9, f"{paper}:{entry}: found equal numbers, expected a misprint that changes one"
     for proof in _LISTENING:
         proof.keep((paper, entry), apart)
+
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
+
+
+def told(paper: str, entry: str, *values: float) -> None:
+    """Assert that the numbers by which the ledger decides a misprint or slip are those that came out.
+
+    Each value must stand in the entry's `number`, in this order and to the digits that are written there; other numbers
+    may stand between them.
+
+    Parameters
+    ----------
+    paper, entry    its address
+    values          what the test computed; an int is a count, and stands there as one
+
+    Raises
+    ------
+    AssertionError  if one of them does not
+    """
+    text = inventory.load().entry(paper, entry).number
+    left = iter(_NUMBER.findall(text))
+    for value in values:
+        assert any(_reads(value, word) for word in left), f"{paper}:{entry}: computed {value!r}, the ledger has: {text}"
+
+
+def _reads(value: float, word: str) -> bool:
+    """Whether a number is what is written, rounded to the digits that are written: three at least but for counts."""
+    written = Decimal(word)
+    if isinstance(value, int) or value == 0:
+        return float(written) == value
+    digits = written.as_tuple()
+    half = Decimal(5).scaleb(int(digits.exponent) - 1)
+    # rounded half to even or away from zero, and a value that the last bit of another processor moves over the half
+    return len(digits.digits) >= 3 and abs(Decimal(float(value)) - written) <= half * Decimal("1.001")
 
 
 def _furthest(a: Array, b: Array) -> tuple[float, float, float] | None:

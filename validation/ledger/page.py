@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package, routes
+from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package, reasons, routes
 from validation.ledger.executed import ALGORITHM
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|$#~])")
@@ -68,6 +68,22 @@ def _executed(rows: Sequence[Row], papers: Sequence[str]) -> list[str]:
     return lines
 
 
+def misprints(rows: Sequence[Row], named: Callable[[Row], str]) -> list[str]:
+    """The misprints and slips as lines of a table: what each is, why it is one, by which number.
+
+    rows     of the ledger
+    named    Markdown of an entry's number
+    """
+    lines = ["| paper | equation | what it is | because | number | decided by |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        if row.misprint:
+            entry = row.entry
+            told = [escape(text) for text in (entry.title, entry.because, entry.number)]
+            decides = "<br>".join(f"`{address}`" for address in entry.decides)
+            lines.append("| " + " | ".join([entry.paper, named(row), *told, decides]) + " |")
+    return lines
+
+
 def overview(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
     """Lines of Markdown: what the states mean, counts by paper and state, who executes entries, counts by package."""
     papers = list(dict.fromkeys(row.entry.paper for row in rows))
@@ -78,14 +94,17 @@ def overview(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
         "(prose, figures, tables that would only be typed again), a *slip* of the paper (a letter, a word or a sign",
         "that leaves no number in doubt; in words) or *open*.",
         "",
-        "| paper | entries | " + " | ".join(STATES) + " | complete |",
-        "|---|" + "---:|" * (len(STATES) + 1) + "---|",
+        "*Reasons* counts the misprints and slips that say why the print is wrong, and by which independent number.",
+        "",
+        "| paper | entries | " + " | ".join(STATES) + " | reasons | complete |",
+        "|---|" + "---:|" * (len(STATES) + 2) + "---|",
     ]
     for key in papers:
         own = [row for row in rows if row.entry.paper == key]
         states = " | ".join(str(number) for number in counts(own).values())
         complete = "yes" if ledger.inventory.papers[key].complete else "no"
-        lines.append(f"| {key} | {len(own)} | {states} | {complete} |")
+        given, wanted = reasons(own)
+        lines.append(f"| {key} | {len(own)} | {states} | {given} / {wanted} | {complete} |")
     lines += _executed(rows, papers)
     lines += ["", "| package | entries realised | functions | tests |", "|---|---:|---:|---:|"]
     for package, numbers in per_package(rows, ledger.packages).items():
@@ -101,6 +120,10 @@ def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
         "# The ledger",
         "",
         *overview(ledger, rows),
+        "",
+        "## Misprints and slips",
+        "",
+        *misprints(rows, lambda row: escape(row.entry.id)),
     ]
     for key in dict.fromkeys(row.entry.paper for row in rows):
         paper = ledger.inventory.papers[key]

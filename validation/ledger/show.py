@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from validation.ledger import atlas, perturbed
-from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package
+from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package, reasons
 from validation.ledger.formula import formula
 from validation.ledger.perturb import Report
 from validation.ledger.registry import Function
@@ -36,6 +36,7 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
     states.add_column("entries", justify="right")
     for state in STATES:
         states.add_column(state, justify="right", style=_STYLE[state])
+    states.add_column("reasons", justify="right")
     states.add_column("complete")
     packages = Table(title="Functions / tests", title_justify="left", box=SIMPLE_HEAD)
     packages.add_column("paper", no_wrap=True)
@@ -48,7 +49,8 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
         # Without tests nothing is known about states.
         numbers = ["-" if ledger.without_states else str(number) for number in counts(own).values()]
         complete = "" if not key else "yes" if ledger.inventory.papers[key].complete else "no"
-        states.add_row(key or "all", str(len(own)), *numbers, complete, end_section=last)
+        given = "-" if ledger.without_states else "{} / {}".format(*reasons(own))
+        states.add_row(key or "all", str(len(own)), *numbers, given, complete, end_section=last)
         table = per_package(own, ledger.packages).values()
         cells = [f"{item['functions']} / {item['tests']}" if any(item.values()) else "-" for item in table]
         packages.add_row(key or "all", *cells, end_section=last)
@@ -62,7 +64,8 @@ def print_entries(console: Console, rows: Sequence[Row]) -> None:
     cells, styles = [], []
     for row in rows:
         numbers = [len(row.functions) + len(row.printed), len(row.tests)]
-        rest = "; ".join([", ".join(map(str, numbers)), *row.missing, *row.gaps]) if any(numbers) else ""
+        counted = [", ".join(map(str, numbers))] if any(numbers) else []
+        rest = "; ".join([*counted, *(row.missing if counted else ()), *row.gaps])
         entry = row.entry
         cells.append((entry.id, row.state, entry.section, entry.title, rest, row.words))
         styles.append(_STYLE[row.state])
@@ -92,6 +95,9 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
         "kind": entry.kind,
         "formula": formula(row.functions, entry.id),
         "as printed": printed,
+        "because": entry.because,
+        "number": entry.number,
+        "decided by": ", ".join(entry.decides),
         "inputs": ", ".join(entry.inputs),
         "outputs": ", ".join(entry.outputs),
         "state": "unknown without tests" if ledger.without_states else row.state,

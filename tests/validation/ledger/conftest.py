@@ -85,6 +85,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
         ids: str = "1 2 3",
         complete: bool = False,
         allowed: Mapping[tuple[str, str], str] | None = None,
+        slips: str = "",
     ) -> Sources:
         name = f"toy{next(_numbers)}"
         names.append(name)
@@ -102,7 +103,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
             file.write_text(text.replace("toy.", f"{name}."), encoding="utf-8")
         monkeypatch.syspath_prepend(str(tmp_path / name))
         importlib.invalidate_caches()
-        papers = {"toy": read_paper(paper_text("toy", ids, complete), "toy")}
+        papers = {"toy": read_paper(paper_text("toy", ids, complete) + slips, "toy")}
         return Sources(Inventory(papers, allowed or {}), (Package(name, f"{name}.ledger"),), tmp_path / name)
 
     yield make

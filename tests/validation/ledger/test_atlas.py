@@ -141,6 +141,13 @@ def test_a_card_holds_both_forms_sources_tests_and_who_executes_it():
     assert "triad audit villacampa2020:A.20 --run" in html
 
 
+def test_a_card_says_why_the_print_is_wrong_and_by_which_number():
+    entry = replace(ENTRY, because="C1 is < α C1", number="division: 0.784; printed: 1.02", decides=("print/pep/d",))
+    html = shown(replace(ROW, entry=entry))
+    assert "Because C1 is &lt; α C1. division: 0.784; printed: 1.02. Decided by <code>print/pep/d</code>." in html
+    assert "Because" not in shown(ROW)
+
+
 def test_a_card_is_found_by_number_method_and_symbol():
     (words,) = re.findall(r'data-words="([^"]*)"', shown(ROW))
     assert {"(a.20)", "a.20", "pep", "c2"} <= set(words.split())

@@ -1,11 +1,15 @@
 """The states of entries, and the ledger of this repository."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from validation.checks import runner
 from validation.ledger import audit, page
 from validation.ledger.inventory import load
+
+ROOT = Path(__file__).resolve().parents[3]
 
 FUNCTIONS = """
     @equation("toy", "1")
@@ -129,7 +133,7 @@ def test_json_and_markdown_are_well_formed_and_the_same_each_time(build):
     lines = texts[0][1].splitlines()
     tables = [line for line in lines if line.startswith("|")]
     widths = [line.replace(r"\|", "").count("|") for line in tables]
-    assert widths == [9] * 3 + [5] * 3 + [10] * 7
+    assert widths == [10] * 3 + [5] * 3 + [7] * 3 + [10] * 7
     assert r"Display 1, a \| b with f\_i" in texts[0][1]
     assert r"`test_one` (defin\$ition)" in texts[0][1]
     assert r"printed: Sign of x \| wrong" in texts[0][1]
@@ -152,6 +156,44 @@ def test_a_target_is_a_paper_or_an_equation(target, expected):
 def test_an_unknown_id_is_looked_for_in_other_papers():
     assert "villacampa2020:A.9" in audit.suggestion("wenzel2019:A.9", load())
     assert audit.suggestion("wenzel:11", load()) == ""
+
+
+SLIP = """
+[[slip]]
+id = "slip-1"
+section = "2"
+printed = "a"
+meant = "b"
+"""
+REASON = """
+because = "a | is no letter"
+number = "count: 2; printed: 3"
+decides = "tests/toy/test_m.py::test_one, print/ep/d"
+"""
+
+
+def test_misprints_and_slips_have_a_reason_or_lack_it(build):
+    rows, ledger = rows_of(build, FUNCTIONS, TESTS, ids="1 2 3 4", slips=SLIP + REASON)
+    assert audit.reasons(ledger.rows) == (1, 2)
+    assert rows["3"].gaps == ("no reason (because, number, decides)",)
+    assert rows["slip-1"].gaps == rows["1"].gaps == ()
+    assert audit.as_json(ledger, ledger.rows)["papers"][0]["reasons"] == {"given": 1, "wanted": 2}
+    assert audit.as_json(ledger, [rows["slip-1"]])["papers"][0]["entries"][0]["number"] == "count: 2; printed: 3"
+    table = page.markdown(ledger, ledger.rows)
+    assert r"| a \| is no letter | count: 2; printed: 3 | `tests/toy/test_m.py::test_one`<br>`print/ep/d` |" in table
+    assert "| 1 / 2 | no |" in table
+
+
+def test_what_decides_a_misprint_of_this_repository_is_a_test_or_a_check():
+    ledger = audit.build(audit.default_sources())
+    checks = {pair.check for pair in runner.select(full=True).pairs}
+    for row in ledger.rows:
+        for address in row.entry.decides:
+            file, colon, name = address.partition("::")
+            if not colon:
+                assert address in checks, row.entry.equation
+            else:
+                assert f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8"), row.entry.equation
 
 
 def test_without_a_repository_functions_are_shown_and_states_are_not_judged(build):

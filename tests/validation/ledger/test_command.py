@@ -28,6 +28,30 @@ def invoke(build, monkeypatch):
     return run
 
 
+SLIP = """
+[[slip]]
+id = "slip-1"
+section = "2"
+printed = "a"
+meant = "b"
+"""
+REASON = """
+because = "a is no letter"
+number = "count: 2; printed: 3"
+decides = "print/ep/d"
+"""
+
+
+def test_the_reason_of_a_slip_is_shown_counted_and_missed(invoke):
+    shown = invoke("toy:slip-1", slips=SLIP + REASON)
+    for words in ("because     a is no letter", "number      count: 2; printed: 3", "decided by  print/ep/d"):
+        assert words in shown.stdout
+    assert invoke("toy", slips=SLIP + REASON).stdout.count("1 / 1") == 2  # functions and tests; reasons
+    without = invoke("toy", slips=SLIP).stdout
+    assert "0 / 1" in without
+    assert "no reason (because, number, decides)" in without
+
+
 def test_coverage_is_shown_and_the_exit_code_is_0(invoke):
     result = invoke(ids="1")
     assert result.exit_code == 0, result.stderr

@@ -125,6 +125,34 @@ def test_a_slip_is_an_entry_in_words():
     assert (entry.id, entry.kind, entry.title) == ("slip-1", "slip", "printed: a; meant: b")
 
 
+REASON = """because = "a is no letter here"
+number = "count: 2; printed: 3"
+decides = "tests/a/test_b.py::test_c, print/ep/d"
+"""
+
+
+def test_a_misprint_and_a_slip_may_say_why_by_which_number_and_what_makes_it_again():
+    for entry in read_paper(GOOD + REASON + SLIP + REASON, "toy").entries:
+        assert (entry.because, entry.number) == ("a is no letter here", "count: 2; printed: 3")
+        assert entry.decides == ("tests/a/test_b.py::test_c", "print/ep/d")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ('number = "count: 2; printed: 3"\n', "", "slip 1: found 'because' without 'number', expected because, number"),
+        ("here", "here. Nor there", "because: found .*, expected one sentence"),
+        ("here", "here.", "because: found .*, expected one sentence"),
+        ("count: 2; printed: 3", "two; printed: three", "number: found 'two; printed: three', expected .* a number"),
+        ("print/ep/d", "somewhere", "decides: found 'somewhere', expected tests/FILE.py::NAME or KIND/METHOD/NAME"),
+    ],
+)
+def test_a_fault_of_a_reason_is_an_error_that_names_it(old, new, match):
+    assert old in REASON
+    with pytest.raises(ValueError, match=match):
+        read_paper(GOOD + SLIP + REASON.replace(old, new), "toy")
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [

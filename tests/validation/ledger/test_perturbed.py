@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from validation.ledger import inventory, numbers, perturbed
 from validation.ledger import marker as marking
-from validation.ledger import numbers, perturbed
+from validation.ledger.inventory import Inventory, read_paper
 from validation.ledger.perturbed import Outcome, Ran, Tried
 
 RECORD = {
@@ -94,6 +95,47 @@ def test_a_test_may_name_the_numbers_of_both_forms_itself():
 def test_a_misprint_that_changes_no_number_is_not_told_apart(printed, corrected, message):
     with pytest.raises(AssertionError, match=message):
         numbers.told_apart("toy", "1", printed, corrected)
+
+
+REASON = """
+[paper]
+key = "toy"
+title = "T"
+authors = "A"
+year = 2000
+venue = "V"
+complete = true
+
+[[slip]]
+id = "slip-1"
+section = "(53)"
+printed = "a"
+meant = "b"
+because = "a is no letter"
+number = "quadrature, (53) on 13 data: -0.3794; printed: 1.20e-3, then 0"
+decides = "print/ep/d"
+"""
+
+
+@pytest.fixture
+def ledger_of_one_slip(monkeypatch):
+    known = Inventory({"toy": read_paper(REASON, "toy")})
+    monkeypatch.setattr(inventory, "load", lambda: known)
+
+
+@pytest.mark.parametrize("values", [(-0.37942,), (13, -0.37935, 0.0012049, 0.0), (0.0012,)])
+def test_numbers_of_the_ledger_are_those_that_come_out(ledger_of_one_slip, values):
+    numbers.told("toy", "slip-1", *values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(0.37942,), (-0.37946,), (0.0012, -0.3794), (12,), (0.00121,), (13.0,), (53.02,)],
+    ids=["sign", "digit", "order", "count", "small", "a count for a number", "too few digits"],
+)
+def test_a_number_that_the_ledger_does_not_have_is_an_error(ledger_of_one_slip, values):
+    with pytest.raises(AssertionError, match=r"toy:slip-1: computed .*, the ledger has: quadrature"):
+        numbers.told("toy", "slip-1", *values)
 
 
 def test_what_is_no_number_is_compared_as_ever():
