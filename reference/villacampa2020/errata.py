@@ -1,12 +1,4 @@
-r"""Misprints of villacampa2020: one of section 2.3 as runnable code, others in words.
-
-- Section 2.3, end: variational Bayes minimises KL[q || Z_i⁻¹ φ_i q\]; φ̃_i is printed for φ_i, and
-  Z_i for its inverse. With φ̃_i the divergence is zero at any q.
-- Section 3.1: D_α[Z_i φ_i q\ || q] has Z_i⁻¹ where Z_i is printed.
-- (5): its third line equals the second, and its fourth the third; both have ≥.
-- Section 2.2: the stored parameters are those of φ̃_i, printed φ_i; the last product has no N above it; f̄ ends with K
-  where the text has C classes.
-"""
+"""A misprint of section 2.3 of villacampa2020 as runnable code; the ledger has the reason, and slips in words."""
 
 import numpy as np
 

@@ -1,34 +1,4 @@
-r"""Misprints of villacampa2020's appendix A; (A.1), (A.9), (A.11), (A.19), (A.20), (A.22), (A.24), (A.26) to (A.28) are
-code, and so are the cavity below (A.27) and the last step of section 3.1.
-
-- (A.1): the scale is printed Z̃_i; with log Z_q of (8), the normaliser of (A.5), it is Z̃_i^{1/α}.
-- (A.2), (A.8), (A.9): υ_i is defined as the row k_xZᵀ K⁻¹ and used as the column K⁻¹ k_Zx; inner products are printed
-  υ V υᵀ and are υᵀ V υ. (A.8) stands without its number.
-- Above (A.8): φ̃_i is said to depend on one class's inducing values only; (A.1) has all classes.
-- (A.9): the second line lacks α before C²; the lines after it have it.
-- (A.10), (A.11): the moments of the latent value are called m_k and V_k as those of q(f̄^k) are.
-- (A.11): K⁻¹ stands between two υ, which hold one K⁻¹ each already; K is meant.
-- (A.14) to (A.16): the tilted distribution is called φ_i q\ and the factor Z_i q_new/q\; they are p(y_i|f_i)^α q\ and
-  the power 1/α of it, as in section 3.1; the Ṽ and m̃ of (A.16) and (A.19) are α times those of (A.18) and (A.21).
-- (A.19): the class of the label y_i stands where any class k is meant, beside k itself. Its last two lines print C¹,
-  which (A.17) has divided by α, for α C¹; at α = 1 nothing is wrong.
-- Below (A.19): (V_new)⁻¹ = V⁻¹ + Ṽ has the inverse covariance of q for that of the cavity.
-- (A.20): C¹ in the bracket is what (A.17) has divided by α; α C¹ is meant. At α = 1 nothing is wrong.
-- (8), (A.22), (A.24), (A.27), (A.28): φ̃_i is a function of f̄; the expectation is under q(f_i, f̄), not q(f_i).
-- (A.22), (A.24): the expectation of (p/φ̃)^α under q already is Z̃_i; g(θ\) - g(θ) belongs to the expectation of p^α
-  under the cavity.
-- (A.26): the last determinant lacks its logarithm.
-- (A.27): (A.24) by (A.25) has all classes and subtracts the terms of q; printed are the label's class alone, and the
-  cavity's terms subtracted from themselves. What is left, log E_q[(p/φ̃)^α], is log Z̃_i of (8): the error that (A.27)
-  takes over from (A.24) and its own cancel. It is no form of (A.24), neither as printed nor as corrected.
-- Below (A.27): V\⁻¹ = V⁻¹ - Ṽ and m\ = V\(V⁻¹m - m̃) lack the α before Ṽ and m̃ that (A.8) and (A.9) have.
-- (A.28): 1/α Σ_i stands before the first of two terms of each datum and belongs before both; the expectation is under
-  the cavity, and φ_i in its denominator is φ̃_i in the lines before.
-- Section 3.1, step four: φ̃_i^α = q_new/q\ lacks the normaliser Z_i that the text above it has; log s̃_i is off by
-  (1/α) log Z_i.
-- (A.31): = and ≈ are exchanged. Putting q for p(f̄|y) is the approximation; the Gaussians are its exact integral.
-- (A.34): bold m_k*, V_k* in two lines and the last are the numbers m_k*, v_k* of (A.32) and (A.33).
-"""
+"""Misprints of section 3.1 and appendix A of villacampa2020 as runnable code; the reasons are in the ledger."""
 
 import numpy as np
 from numpy.typing import NDArray
