@@ -1,4 +1,4 @@
-"""Misprints of izmailov2016 as runnable code; each has a test in which it fails and the corrected form passes."""
+"""Misprints of izmailov2016 as runnable code; the ledger has the reasons, and slips in words."""
 
 from collections.abc import Sequence
 
@@ -30,10 +30,6 @@ def kernel_matern_as_printed(X1: Array, X2: Array, smoothness: float, length: fl
 
         ... K_ν( √(2ν) ‖x - x'‖ l )
 
-    The length multiplies the distance there and divides it in the factor before. k(x, x') then tends to l^(-2ν) as x'
-    tends to x, where a correlation must tend to 1. In the extracted text, l stands on the line of the distance; the
-    fraction's bar may have been lost by the extraction, so the print itself may be right. At l = 1 both agree.
-
     Parameters
     ----------
     X1 : (a, d)               first points
@@ -50,10 +46,6 @@ def kernel_matern_as_printed(X1: Array, X2: Array, smoothness: float, length: fl
 @equation("izmailov2016", "u4.1-jj", as_printed=True)
 def jaakkola_jordan_bound_as_printed(t: Array, xi: Array) -> QuadraticBound:
     """The bound of section 4.1 of izmailov2016 with its λ(ξ) = tanh(ξ)/(4ξ).
-
-    The derivative of t/2 - λt² at t = ξ is then ½ - tanh(ξ)/2 = σ(-2ξ), where that of log σ is σ(-ξ): the parabola
-    crosses the curve at t² = ξ² and lies above it for smaller |t|. The text keeps tanh(ξ_t) and ½ apart elsewhere: the
-    print is to blame.
 
     Parameters
     ----------
@@ -79,9 +71,6 @@ def vi_jj_stage_one_as_printed(
         m_t, S_t ← k_tᵀK_mm⁻¹μ̃, K_tt + k_tᵀK_mm⁻¹(Σ̃ - K_mm)K_mm⁻¹k_t
         ξ̃_t² ← m_t² + S_t²
 
-    S_t is given the variance, which (10) calls S_t², and is squared once more: ξ is not that of (15), and the rounds
-    do not end at the maximum of (14). The exponent is lost in print or in the extraction of the first line.
-
     Parameters
     ----------
     inducing_mean : (m,)      μ
@@ -106,9 +95,6 @@ def vi_jj_stage_two_as_printed(
 ) -> Adapted:
     """Second stage of algorithm 1 of izmailov2016, letter by letter: θ = minimize(Ĵ(·, ξ)).
 
-    Ĵ is a lower bound on the evidence; its minimum is of no use, and section 4.1 itself speaks of maximising it. What
-    is meant is the routine's name, whose argument must be -Ĵ.
-
     Parameters
     ----------
     X : (n, d)                inputs
@@ -129,24 +115,3 @@ def vi_jj_stage_two_as_printed(
     start = _prior.coordinates(hyper, names)
     optimum = maximise(objective, start, Limits(evaluations=n_fun), REACH)
     return Adapted(_prior.moved(hyper, names, optimum.where), xi, -optimum.value, optimum.evaluations)
-
-
-@equation("izmailov2016", "u4.2-xi", as_printed=True)
-def taylor_xi_derivative_as_printed(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
-    """Derivative of the approximate bound in ξ as section 4.2 of izmailov2016 has it: zero where ξ_i = m_i.
-
-        ∂/∂ξ_i = g''(ξ_i) (ξ_i - m_i) + g''(ξ_i) (m_i - ξ_i) + ½ g'''(ξ_i) (m_i - ξ_i)²
-
-    "Differentiating with respect to μ, Σ and ξ and setting the derivatives to zero" gives ξ_i = m_i only without
-    S_i², that is if (16) is taken at f_i = m_i and not in the mean over q(f_i), which adds ½ g'''(ξ_i) S_i².
-
-    Parameters
-    ----------
-    xi : (n,)                 ξ
-    latent_mean : (n,)        m_i
-    latent_var : (n,)         S_i², without effect here
-    y_sign : (n,)             y, labels -1 or +1
-    """
-    z = y_sign * xi
-    third = y_sign * np.exp(log_sigmoid(z) + log_sigmoid(-z)) * np.tanh(0.5 * z)
-    return 0.5 * third * (latent_mean - xi) ** 2 + 0.0 * latent_var

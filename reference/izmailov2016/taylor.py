@@ -212,8 +212,8 @@ def taylor_xi(latent_mean: Array) -> Array:
     Notes
     -----
     The paper says that this makes the derivative of the approximate bound in ξ zero. It does not: see
-    `taylor_xi_derivative` and `errata`. It is Newton's method: at its fixed point μ is the mode of p(u) Π_i p(y_i|κ_i
-    u), Σ the inverse Hessian there.
+    `taylor_xi_derivative`. It is Newton's method: at its fixed point μ is the mode of p(u) Π_i p(y_i|κ_i u), Σ the
+    inverse Hessian there.
     """
     return np.array(latent_mean, dtype=float)
 

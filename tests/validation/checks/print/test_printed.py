@@ -134,7 +134,7 @@ def test_one_answer_for_every_datum_or_method_turns_red(context, replace, name, 
 @pytest.mark.parametrize(
     ("name", "printed", "right"),
     [
-        ("print/vi-taylor/bound", "errata.taylor_xi_derivative_as_printed", "taylor.taylor_xi_derivative"),
+        ("print/vi-jj/bound", "errata.lambda_matrix_as_printed", "jaakkola_jordan.lambda_matrix"),
         (
             "print/ep/evidence",
             "errata.ep_log_evidence_from_moments_as_printed",
