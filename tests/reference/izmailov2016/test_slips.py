@@ -96,3 +96,11 @@ def test_the_compact_approximation_needs_the_terms_without_theta(model):
     top = taylor_bound(*q, s.xi, s.y, *s.K)
     assert taylor_collapsed_bound(s.xi, s.y, *s.K) == pytest.approx(top, rel=1e-11, abs=0)
     told(PAPER, "slip-10", top, printed)
+
+
+def test_the_compact_approximation_exceeds_the_evidence(expectation):
+    K = np.full((1, 1), 4.0)
+    evidence = np.log(expectation(lambda f: 1.0 / (1.0 + np.exp(-f)), 0.0, 4.0))
+    value = taylor_collapsed_bound(np.full(1, 3.0), np.ones(1), K, K, K[0])
+    assert value > evidence
+    told(PAPER, "slip-12", evidence, value)

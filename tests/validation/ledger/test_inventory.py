@@ -7,7 +7,7 @@ import pytest
 
 from validation.ledger.inventory import KINDS, load, nearest, read_allow_list, read_paper
 
-COUNTS = {"izmailov2016": 73, "riihimaki2013": 102, "villacampa2017": 139, "villacampa2020": 128, "wenzel2019": 66}
+COUNTS = {"izmailov2016": 74, "riihimaki2013": 102, "villacampa2017": 139, "villacampa2020": 128, "wenzel2019": 66}
 
 GOOD = """
 [paper]
