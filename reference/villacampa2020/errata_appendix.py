@@ -157,16 +157,18 @@ def cavity_as_printed(posterior: Gaussians, precision: Array, shift: Array) -> G
 def pep_log_evidence_gradient_as_printed(
     prior_part: float, derivatives: Array, cavity_parts: Array, alpha: float
 ) -> float:
-    r"""(η - η_prior)ᵀ∂θ_prior + (1/α) Σ_i ∂ log E_i/∂ξ + Σ_i (η\ - η)ᵀ∂θ_prior: (A.28) of villacampa2020 as printed.
+    r"""(η - η_prior)ᵀ∂θ_prior + (1/α) Σ_i {∂ log E_i/∂ξ + (η\ - η)ᵀ∂θ_prior}: (A.28) as printed, brackets put in.
+
+    E_i is the expectation that villacampa2020 prints, that of (p/φ̃_i)^α under q.
 
     Parameters
     ----------
     prior_part : float        (η - η_prior)ᵀ∂θ_prior
-    derivatives : (n,)             ∂ log E_i/∂ξ
+    derivatives : (n,)        ∂ log E_i/∂ξ
     cavity_parts : (n,)       (η\ - η)ᵀ∂θ_prior of every datum
     alpha : float             α
     """
-    return prior_part + float(np.sum(derivatives)) / alpha + float(np.sum(cavity_parts))
+    return prior_part + float(np.sum(derivatives) + np.sum(cavity_parts)) / alpha
 
 
 @equation("villacampa2020", "u18-pep-update", as_printed=True)

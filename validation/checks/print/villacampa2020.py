@@ -587,8 +587,10 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
         right = prior_part + sum(inner) / alpha + sum(parts) / alpha
         yield same("(A.28) term by term", right, reported, "fast: its gradient in a lengthscale", why=told)
         errata = printed("errata_appendix")
-        as_printed = errata.pep_log_evidence_gradient_as_printed(prior_part, np.array(inner), np.array(parts), alpha)
-        yield from missed("(A.28)", as_printed, reported, -(1.0 / alpha - 1.0) * sum(parts))
+        # that of the ratio under q, as it is printed, has the parts in it
+        ratio, left = np.array(inner) + np.array(parts), np.array(parts)
+        as_printed = errata.pep_log_evidence_gradient_as_printed(prior_part, ratio, left, alpha)
+        yield from missed("(A.28)", as_printed, reported, sum(parts) / alpha)
     matrices = [at.K[0], at.V[1], at.P[2], at.K[1]]
     value = np.einsum("ij,jk,kl,li->", *matrices)
     yield same("u32-trace-rotation", gr.cyclic_trace(matrices), value)
