@@ -1,34 +1,90 @@
-r"""Misprints of villacampa2017: (14), (36), (53), (56), (60), (61) and (10) for SEP as runnable code.
-
-Wrong numbers:
-
-- (10): right for EP. Section 2.3.1 takes it over for SEP, where it is no derivative of log Z_q.
-- (14): the first line equates log p(y) with an integral that is p(y); the logarithm is missing on the right.
-- (36): the cross-covariance of the label's class stands before K_ZZ⁻¹ of class k; the second form, υ_kᵀ m\_k, is meant.
-- (53): β appears with the sign that it has for the label's class; (40) gives it the other one.
-- (56): the logarithm of s̃_{i,k} is called s̃_{i,k}; (58) has it right.
-- (60): the last determinant lacks its logarithm.
-- (61): the distributions of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
-
-Slips of notation, of which no number can be computed, or which the same display puts right, are rows slip-1 to slip-26
-of the paper's inventory.
-"""
+"""Misprints of villacampa2017 as runnable code; why each is wrong stands in the paper's inventory (`because`)."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from reference.common._classes import Prior
 from reference.common._training import State
 from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale
+from reference.villacampa2017.factors import posterior_of
+from reference.villacampa2017.gradients import (
+    Direction,
+    Distributions,
+    direct_dlogz_dhyper,
+    minibatch_scale,
+    prior_changes,
+    prior_term_gradient,
+    prior_term_matrix,
+)
 from reference.villacampa2017.hyper import prior_matrices
-from reference.villacampa2017.posterior import Gaussians, Natural
+from reference.villacampa2017.model import fitc_conditional, inducing_prior, standardised_margin
+from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural
+from reference.villacampa2017.sep import sep_tied_factor
 from reference.villacampa2017.tied import TiedEP
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+
+@equation("villacampa2017", "7", as_printed=True)
+def approximate_inducing_posterior_as_printed(
+    inducing_values: Array, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array
+) -> float:
+    """log p(f̄) + Σ_i Σ_{k≠y_k} log Φ(α_i^k), y_k the label of datum k: (7) of villacampa2017 as printed, times p(y).
+
+    Parameters
+    ----------
+    inducing_values : (C, m)  f̄
+    y : (n,)                  labels, 0..C-1; n >= C
+    k_xx : (C, n)             prior variances, noise included
+    K_XZ : (C, n, m)          cross-covariances
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    """
+    given = fitc_conditional(inducing_values, k_xx, K_XZ, K_ZZ)
+    total = inducing_prior(inducing_values, K_ZZ)
+    for i, label in enumerate(y):
+        for k in range(len(K_ZZ)):
+            if k != y[k]:
+                pair = given.mean[label, i], given.mean[k, i], given.var[label, i], given.var[k, i]
+                total += float(log_ndtr(standardised_margin(*pair)))
+    return total
+
+
+@equation("villacampa2017", "9", as_printed=True)
+def ep_log_evidence_as_printed(
+    posterior: Sequence[Natural], prior: Sequence[Natural], log_scales: Array, y: Labels
+) -> float:
+    """log Z_q = g(θ) - g(θ_prior) + Σ_i Σ_{k≠y_k} log s̃_{i,k}, y_k the label of datum k: (9) as printed.
+
+    Parameters
+    ----------
+    posterior : sequence      natural parameters of q(f̄^k), one a class
+    prior : sequence          natural parameters of p(f̄^k), one a class
+    log_scales : (n, C)       log s̃_{i,k}, zero in the columns of the labels
+    y : (n,)                  labels, 0..C-1; n >= C
+    """
+    C = log_scales.shape[1]
+    return ep_log_evidence(posterior, prior, log_scales[:, np.arange(C) != y[:C]])
+
+
+@equation("villacampa2017", "u15-sep-tied-factor", as_printed=True)
+def sep_tied_factor_as_printed(coefficients: Coefficients, y: Labels, upsilon: Array) -> list[Natural]:
+    """φ̃ = Π_i Π_{k≠y_k} φ̃_i^k, y_k the label of datum k: section 2.3.1 of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1; n >= C
+    upsilon : (C, n, m)           υ_i^k
+    """
+    C = len(upsilon)
+    kept = Coefficients(*(part * (np.arange(C) != y[:C]) for part in coefficients))
+    return sep_tied_factor(kept, y, upsilon)
 
 
 @equation("villacampa2017", "14", as_printed=True)
@@ -64,6 +120,26 @@ def cavity_latent_mean_as_printed(k_xZ: Array, K_ZZ: Array, cavity_mean: Array) 
     return float(k_xZ @ np.linalg.inv(K_ZZ) @ cavity_mean)
 
 
+@equation("villacampa2017", "51", as_printed=True)
+def factor_linear_from_moments_as_printed(
+    beta: float, b_sum: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array
+) -> Array:
+    r"""β/√b υ + Ṽ m\ + Ṽ β/√b υυᵀV\υ, Ṽ = C¹υυᵀ, b = b_y + b_k: (51) of villacampa2017, third line from its end.
+
+    Parameters
+    ----------
+    beta : float              β
+    b_sum : float             b_y + b_k
+    c1 : float                C¹
+    upsilon : (m,)            υ of the label's class
+    cavity_mean : (m,)        m\ of the label's class
+    cavity_cov : (m, m)       V\ of the label's class
+    """
+    derivative, V_tilde = beta / np.sqrt(b_sum), c1 * np.outer(upsilon, upsilon)
+    last: Array = V_tilde @ upsilon * (derivative * (upsilon @ cavity_cov @ upsilon))
+    return derivative * upsilon + V_tilde @ cavity_mean + last
+
+
 @equation("villacampa2017", "53", as_printed=True)
 def update_c2_other_as_printed(
     beta: float, b_sum: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array
@@ -94,6 +170,64 @@ def factor_scale_as_printed(log_tilted_norm: float, log_normaliser_cavity: float
     log_normaliser : float          g(θ)
     """
     return log_tilted_norm + log_normaliser_cavity - log_normaliser
+
+
+@equation("villacampa2017", "58", "u10-log-scale-inline", as_printed=True)
+def factor_log_scale_as_printed(
+    log_tilted_norm: float,
+    cavities: Sequence[Natural],
+    coefficients: Coefficients,
+    factor: tuple[int, int],
+    y: Labels,
+    upsilon: Array,
+    K_ZZ: Array,
+) -> float:
+    r"""log s̃_{i,k} = log Z_{i,k} + g(θ\) - g(θ), θ of the q rebuilt from all refined factors: (58), below (9).
+
+    Parameters
+    ----------
+    log_tilted_norm : float       log Z_{i,k}
+    cavities : pair               natural parameters θ\ of the classes y_i and k
+    coefficients : Coefficients   of all factors after a parallel sweep, each (n, C)
+    factor : (int, int)           i and k
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    K_ZZ : (C, m, m)              prior covariances
+    """
+    q, (i, k) = posterior_of(coefficients, y, upsilon, K_ZZ), factor
+    precisions = [(c, np.linalg.inv(q.cov[c])) for c in (y[i], k)]
+    return factor_log_scale(log_tilted_norm, cavities, [Natural(P, P @ q.mean[c]) for c, P in precisions])
+
+
+@equation("villacampa2017", "10", "12", "62", as_printed=True)
+def ep_log_evidence_gradient_as_printed(
+    distributions: Distributions, y: Labels, K_ZZ: Array, direction: Direction, k: int, batch: Array
+) -> Array:
+    """(η - η_prior)ᵀ ∂θ_prior/∂ξ^k + ρ Σ_i Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ^k with one k: (10), (12), (62) as printed.
+
+    Parameters
+    ----------
+    distributions : Distributions    q and the cavities
+    y : (n,)                  labels, 0..C-1
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    direction : Direction     derivatives of the prior matrices with respect to ξ^k
+    k : int                   the class that ξ^k belongs to
+    batch : (b,)              indices of (12); all of them for (10) and (62)
+    """
+    # fmt: off
+    q = distributions.posterior
+    total = prior_term_gradient(prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k]), direction.K_ZZ[..., k, :, :])
+    rho = minibatch_scale(len(y), len(batch))
+    d_upsilon, d_cond_var = prior_changes(direction, distributions.upsilon, K_ZZ)
+    for i in batch:
+        if k != y[i]:
+            pair = y[i], k
+            total = total + rho * direct_dlogz_dhyper(
+                distributions.cavities[i, k], [distributions.upsilon[j, i] for j in pair],
+                [float(distributions.cond_var[j, i]) for j in pair], [d_upsilon[..., j, i, :] for j in pair],
+                [d_cond_var[..., j, i] for j in pair])
+    return total
+    # fmt: on
 
 
 @equation("villacampa2017", "60", as_printed=True)
@@ -131,13 +265,8 @@ def sep_log_evidence_gradient_as_printed(
 ) -> dict[str, Array]:
     """(10) with the cavities of SEP, fields with shapes as in the prior: section 2.3.1 of villacampa2017 as printed.
 
-    Section 2.3.1 takes over the gradients of EP. (10) rests on a log Z_q that is stationary in the factors, and SEP's
-    is not: its cavity leaves out one n-th of a product, where no factor is one.
-
-    Five data, three classes, three inducing points, at the fixed point, by central differences of log Z_q: in the first
-    variance (10) gives -0.0582, log Z_q with the tied factor held has -0.0161, and log Z_q of fixed points found anew
-    +0.0040; in the second noise -0.0049, -0.0049 and +0.0136. The exact gradient of `tied` is the one with the
-    factor held. That of fixed points would need the derivative of the tied factor itself.
+    The exact gradient of `tied` is the one with the tied factor held. That of fixed points would need the derivative
+    of the tied factor itself.
 
     Parameters
     ----------

@@ -167,10 +167,7 @@ def xgpc_bound(
 
     Notes
     -----
-    The paper writes "equal up to constants" and leaves out m/2 - n log 2: not a misprint, but the constants are
-    needed to meet log p(y). It prints -κ_i Σ κ_iᵀ and -μᵀκ_iᵀκ_i μ after -θ_i K̃_ii, which is wrong with and without
-    a bracket behind θ_i; see `errata`. One closing bracket of the extracted text stands after log|K_mm|; ½ belongs to
-    the whole sum.
+    Printed up to the constants m/2 - n log 2, which are kept here, and with other signs: see `errata`.
     """
     mu, Sigma = inducing_mean, inducing_cov
     K = factorise(K_ZZ, "K_ZZ", _REMEDY_K)
@@ -264,9 +261,7 @@ def expected_loglik(
 
     Notes
     -----
-    The paper prints θ_i = E_{p(ω_i)}[ω_i]. The mean under p(ω_i) = PG(1, 0) is ¼; the value printed after it,
-    tanh(c_i/2)/(2c_i), is the mean under q(ω_i). The text extraction is not to blame: it keeps p and q apart in the
-    same displays. See `errata`. The constant -n log 2 is kept here.
+    Printed up to the constant -n log 2, which is kept here; θ_i is the mean under q(ω_i): see `errata`.
     """
     theta = pg_mean(1.0, c)
     projected = upsilon @ inducing_mean

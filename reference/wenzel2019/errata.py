@@ -1,4 +1,4 @@
-"""Misprints of wenzel2019 as runnable code: the printed forms of (10) and of the mean of ω in A.2."""
+"""Misprints of wenzel2019 as runnable code; why each is wrong stands in the paper's inventory (`because`)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,6 @@ def xgpc_bound_as_printed(
     """(10) of wenzel2019 with the signs of the print, and with the constants that the print leaves out.
 
         ... + Σ_i { y_i κ_i μ - θ_i (K̃_ii - κ_i Σ κ_iᵀ - μᵀκ_iᵀκ_i μ) + c_i² θ_i - 2 log cosh(c_i/2) } ...
-
-    The expectation of -ω_i f_i² is -θ_i (K̃_ii + κ_i Σ κ_iᵀ + μᵀκ_iᵀκ_i μ); A.2, (11), (16) and (18) agree with that
-    and not with the print. The extracted text drops the large brackets, so that the bracket behind θ_i is inferred;
-    read without it, -θ_i K̃_ii - κ_i Σ κ_iᵀ - μᵀκ_iᵀκ_i μ, the line is wrong too, for then θ_i is missing
-    (`xgpc_bound_as_extracted`). Plus and minus are kept apart elsewhere in the extracted text, which is not to blame.
 
     Parameters
     ----------
@@ -89,9 +84,6 @@ def expected_loglik_as_printed(
     inducing_mean: Array, inducing_cov: Array, c: Array, y_sign: Array, upsilon: Array, cond_var: Array
 ) -> float:
     """Second display of A.2 of wenzel2019 with θ_i as its text defines it: θ_i = E_{p(ω_i)}[ω_i].
-
-    p(ω_i) = PG(1, 0) has mean ¼ whatever c is; the value that the paper gives beside it, tanh(c_i/2)/(2c_i), is the
-    mean under q(ω_i). In the extracted text p and q are kept apart in these lines: the print is to blame.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ _SLIP_KEYS: dict[str, type] = {"id": str, "section": str, "printed": str, "meant
 # Why the print is wrong, the independent number that decides, and the tests and checks that make that number again.
 _REASON: dict[str, type] = {"because": str, "number": str, "decides": str}
 _SLIP_OPTIONAL: dict[str, type] = {"denies": list, **_REASON}
-_ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str, **_REASON}
+_ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str, "denies": list, **_REASON}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Entry:
     """One equation, display, algorithm or protocol of a paper; `function` is a proposed name, not an address.
 
     latex: the formula as it is realised, empty where the entry is none; latex_printed: a misprint as it stands. What
-    tells the two apart stands in \\mark{...}. denies: claims of the paper that a slip contradicts as they are printed.
+    tells the two apart stands in \\mark{...}. denies: claims of the paper that a misprint or slip contradicts.
     because: why the print is wrong, in a sentence; number: what an independent route gives and what the print gives;
     decides: the tests (FILE::NAME) and checks of `triad verify` that compute the number again.
     """
@@ -241,6 +241,7 @@ def read_paper(text: str, name: str) -> Paper:
                 note=row.get("note", ""),
                 latex=row.get("latex", ""),
                 latex_printed=row.get("latex_printed", ""),
+                denies=tuple(row.get("denies", ())),
                 **_reason(where, row),
             )
         )

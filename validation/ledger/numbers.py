@@ -121,9 +121,9 @@ def told(paper: str, entry: str, *values: float) -> None:
 
 
 def _reads(value: float, word: str) -> bool:
-    """Whether a number is what is written, rounded to the digits that are written: three at least but for counts."""
+    """Whether a number is what is written: the same, or rounded to the digits that are written, three at least."""
     written = Decimal(word)
-    if isinstance(value, int) or value == 0:
+    if isinstance(value, int) or float(written) == value:
         return float(written) == value
     digits = written.as_tuple()
     half = Decimal(5).scaleb(int(digits.exponent) - 1)

@@ -130,8 +130,8 @@ def test_numbers_of_the_ledger_are_those_that_come_out(ledger_of_one_slip, value
 
 @pytest.mark.parametrize(
     "values",
-    [(0.37942,), (-0.37946,), (0.0012, -0.3794), (12,), (0.00121,), (13.0,), (53.02,)],
-    ids=["sign", "digit", "order", "count", "small", "a count for a number", "too few digits"],
+    [(0.37942,), (-0.37946,), (0.0012, -0.3794), (12,), (0.00121,), (53.02,)],
+    ids=["sign", "digit", "order", "count", "small", "too few digits"],
 )
 def test_a_number_that_the_ledger_does_not_have_is_an_error(ledger_of_one_slip, values):
     with pytest.raises(AssertionError, match=r"toy:slip-1: computed .*, the ledger has: quadrature"):
