@@ -98,6 +98,7 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
         "because": entry.because,
         "number": entry.number,
         "decided by": ", ".join(entry.decides),
+        "denies": ", ".join(f"claim {entry.paper}:{claim}" for claim in entry.denies),
         "inputs": ", ".join(entry.inputs),
         "outputs": ", ".join(entry.outputs),
         "state": "unknown without tests" if ledger.without_states else row.state,

@@ -1,10 +1,12 @@
 """The inventories of claims: what is read, and what the reader refuses."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from validation.claims.inventory import DIFFERS, REFUTED, Claim, load, read_claims
+from validation.claims import results
+from validation.claims.inventory import DIFFERS, REFUTED, UNDECIDABLE, Claim, load, read_claims
 from validation.ledger.inventory import load as load_ledger
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import EXPERIMENTS
@@ -218,12 +220,33 @@ def test_the_papers_that_ship_are_papers_of_the_ledger():
     assert set(load()) <= set(load_ledger().papers)
 
 
-def test_a_claim_that_a_slip_of_the_ledger_denies_is_not_reproduced():
-    papers = load()
+def test_a_claim_that_the_ledger_denies_is_not_reproduced():
+    papers = results.load()
     denied = [(entry.paper, claim) for entry in load_ledger() for claim in entry.denies]
     assert ("villacampa2017", "sep-memory-factor") in denied
     states = {(paper, id): papers[paper].claim(id).state for paper, id in denied}
     assert [key for key, state in states.items() if state not in (DIFFERS, REFUTED)] == []
+
+
+def test_a_claim_that_is_false_or_contradicts_its_paper_is_denied_by_the_ledger():
+    """Refuted statements, and those that differ from the paper's own numbers; a slip in a reason names the claim."""
+    known = load_ledger()
+    for paper, claims in results.load().items():
+        denied = {claim for entry in known.papers[paper].entries for claim in entry.denies}
+        for claim in claims:
+            for id in re.findall(r"slip-\d+|(?<=misprint \()[\w.]+", claim.reason):
+                assert claim.id in known.entry(paper, id).denies, (claim.address, id)
+            if claim.state == REFUTED or claim.reason.startswith("the paper's own "):
+                assert claim.id in denied, claim.address
+
+
+def test_one_statement_of_two_papers_has_one_verdict():
+    """Papers of the same authors repeat claims: the same id, where both are decided, has the same state."""
+    papers = results.load()
+    for claim in papers["villacampa2020"]:
+        if claim.id in {other.id for other in papers["villacampa2017"]} and claim.kind == "prose":
+            states = {claim.state, papers["villacampa2017"].claim(claim.id).state} - {"open", UNDECIDABLE}
+            assert len(states) <= 1, claim.id
 
 
 def test_the_experiments_that_claims_name_exist():

@@ -184,6 +184,14 @@ def test_misprints_and_slips_have_a_reason_or_lack_it(build):
     assert "| 1 / 2 | no |" in table
 
 
+@pytest.mark.parametrize("paper", load().papers)
+def test_every_misprint_and_slip_of_this_repository_says_why_and_by_which_number(paper):
+    rows = audit.build(audit.default_sources(), paper).select(paper)
+    assert [row.entry.id for row in rows if row.misprint and not (row.entry.because and row.entry.number)] == []
+    # nothing else needs a reason
+    assert [row.entry.id for row in rows if row.entry.because and not row.misprint] == []
+
+
 def test_what_decides_a_misprint_of_this_repository_is_a_test_or_a_check():
     ledger = audit.build(audit.default_sources())
     checks = {pair.check for pair in runner.select(full=True).pairs}

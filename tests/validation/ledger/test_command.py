@@ -46,6 +46,7 @@ def test_the_reason_of_a_slip_is_shown_counted_and_missed(invoke):
     shown = invoke("toy:slip-1", slips=SLIP + REASON)
     for words in ("because     a is no letter", "number      count: 2; printed: 3", "decided by  print/ep/d"):
         assert words in shown.stdout
+    assert "denies      claim toy:fig1" in invoke("toy:slip-1", slips=SLIP + REASON + 'denies = ["fig1"]\n').stdout
     assert invoke("toy", slips=SLIP + REASON).stdout.count("1 / 1") == 2  # functions and tests; reasons
     without = invoke("toy", slips=SLIP).stdout
     assert "0 / 1" in without

@@ -184,9 +184,10 @@ def _sweep(method: str, n: int, m: int, C: int = 3, **own: Any) -> float:
     return _step("fast", method, asked, elementwise=not rough, **own, **_HELD)
 
 
-@says_at_length("villacampa2017", "gfitc", "cost-fitc", "Takes a sweep of GFITC N M² operations?")
+@says_at_length("villacampa2017", "gfitc", "cost-fitc", "Takes a sweep of GFITC N M² operations, for each class?")
 def gfitc_cost_fitc(context: Context) -> Iterable[Outcome]:
     yield from _by_data("gfitc", partial(_sweep, "gfitc"))
+    yield _degree("gfitc, in C", [_sweep("gfitc", 24, 5, C) for C in (2, 3, 4, 5)], 1)
 
 
 @says_at_length("villacampa2020", "pep", "cost-fitc", "Takes a sweep of PEP in batch N M² operations, for each class?")
