@@ -270,7 +270,9 @@ def _reason(where: str, row: Mapping[str, str]) -> dict[str, Any]:
     if not given:
         return {}
     if missing := [key for key in _REASON if key not in row]:
-        raise ValueError(f"{where}: found {given[0]!r} without {missing[0]!r}, expected {', '.join(_REASON)} or none")
+        raise ValueError(
+            f"{where}: found {shown(given[0])} without {shown(missing[0])}, expected {', '.join(_REASON)} or none"
+        )
     if row["because"].endswith(".") or ". " in row["because"]:
         raise ValueError(f"{where}: because: found {shown(row['because'])}, expected one sentence without a full stop")
     if not re.search("[0-9]", row["number"]):
