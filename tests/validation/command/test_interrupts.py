@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 # a command line of which each step is known: it says when it begins to work, and does what the test asks for
 _PROGRAM = """
 import sys, types
-from validation import entry
+from validation.command import entry
 def run():
     sys.stdout.write("working\\n"); sys.stdout.flush()
     exec(sys.argv[1])
