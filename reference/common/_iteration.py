@@ -38,6 +38,15 @@ class Arrival:
         observed = self.changes
         return len(observed) > 200 and min(observed[-200:]) >= min(observed[:-200])
 
+    def reason(self, iterations: int) -> str:
+        """Why it has not converged after so many iterations."""
+        if self.stalled:
+            return f"200 iterations brought no change below {min(self.changes):.1e}, expected less: lower damping"
+        return (
+            f"the distance is {self.residual:.1e} after {iterations} iterations, expected below {self.tolerance:.0e}: "
+            "raise max_iterations"
+        )
+
     def see(self, moved: float) -> None:
         """Take in the change of one more iteration."""
         self.changes.append(moved)

@@ -130,23 +130,22 @@ METHODS: dict[str, dict[str, Option]] = {
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
         damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
         learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", trace=False,
-        form=None, gradients=True, callback=None,
+        gradients=True, callback=None,
     ),
     "nested-iep": _row(
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
         damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
         learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field", map_density="value", trace=False,
-        form=None, gradients=True, callback=None,
+        gradients=True, callback=None,
     ),
     "qep": _row(
         _CLASSES, schedule="parallel", damping=0.8, nodes=10, lambda_="diagonal", tolerance=1e-10,
         max_iterations=1000, prediction="quadrature", prediction_nodes=None, learn=(), trace=False,
-        form=None, gradients=True, callback=None,
+        gradients=True, callback=None,
     ),
     "qiep": _row(
         _CLASSES, schedule="parallel", damping=0.8, nodes=10, tolerance=1e-10, max_iterations=1000,
-        prediction="quadrature", prediction_nodes=None, learn=(), trace=False, form=None, gradients=True,
-        callback=None,
+        prediction="quadrature", prediction_nodes=None, learn=(), trace=False, gradients=True, callback=None,
     ),
     "laplace": _row(
         _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),

@@ -22,10 +22,9 @@ from reference.riihimaki2013.fit import (
 )
 from reference.riihimaki2013.model import REMEDY, prior_covariance
 from reference.riihimaki2013.posterior import (
-    Posterior,
-    _covariance_times,
-    _log_det,
+    covariance_times,
     ep_posterior,
+    log_det_of,
     m_matrix,
     marginals,
     stack_blocks,
@@ -89,13 +88,6 @@ def softmax_w_matrix(f: Array, n: int) -> Array:
     return stack_blocks(_w_blocks(f, n))
 
 
-def _newton(f: Array, K: Array, y: Labels) -> Posterior:
-    W = _w_blocks(f, len(y))
-    by_datum = f.reshape(-1, len(y)).T
-    shift = np.einsum("nkl,nl->nk", W, by_datum) + softmax_gradient(f, y).reshape(-1, len(y)).T
-    return ep_posterior(K, W, shift)
-
-
 @equation("riihimaki2013", "u4.1-newton")
 def laplace_newton_step(f: Array, K: Array, y: Labels) -> Array:
     """f ← (K⁻¹ + W)⁻¹(Wf + ∇log p(y|f)): Newton's method of section 4.1 of riihimaki2013.
@@ -111,7 +103,7 @@ def laplace_newton_step(f: Array, K: Array, y: Labels) -> Array:
     """
     off = f - K @ softmax_gradient(f, y)
     W = _w_blocks(f, len(y))
-    return f - (off - _covariance_times(K, W, stack_blocks(W) @ off))
+    return f - (off - covariance_times(K, W, stack_blocks(W) @ off))
 
 
 class Mode(NamedTuple):
@@ -126,44 +118,44 @@ class Mode(NamedTuple):
 
 @equation("riihimaki2013", "u4.1-laplace")
 def laplace_posterior(K: Array, y: Labels, tolerance: float = 1e-10, max_iterations: int = 100) -> Mode:
-    """q_LA(f) = N(f̂, (K⁻¹ + W)⁻¹) from f = 0: section 4.1 of riihimaki2013.
-
-    A step is halved while it lowers log p(y|f) - ½f'K⁻¹f; what K⁻¹ would be applied to lies in the range of K.
+    """q_LA(f) = N(f̂, (K⁻¹ + W)⁻¹): section 4.1 of riihimaki2013.
 
     Parameters
     ----------
     K : (cn, cn)              prior covariance, class-major
     y : (n,)                  labels
-    tolerance : float         largest entry of f - K∇log p(y|f), relative to max(1, |f|)
+    tolerance : float         of `laplace_mode`
+    max_iterations : int      of `laplace_mode`
+    """
+    end = laplace_mode(K, y, tolerance, max_iterations)
+    # fmt: off
+    W = _w_blocks(end.mode, len(y))                                                           # 4.1
+    return end._replace(cov=ep_posterior(K, W, np.zeros((len(y), len(W[0])))).cov)            # (K⁻¹ + W)⁻¹
+    # fmt: on
+
+
+def laplace_mode(K: Array, y: Labels, tolerance: float = 1e-10, max_iterations: int = 100) -> Mode:
+    """Newton's method from f = 0, and no covariance.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance, class-major
+    y : (n,)                  labels
+    tolerance : float         largest entry of f - K∇log p(y|f), relative to max(1, |f|), at which it ends
     max_iterations : int      Newton steps after which it gives up and says so
     """
-    result = _laplace_mode(K, y, tolerance, max_iterations)
-    return result._replace(cov=_newton(result.mode, K, y).cov)
-
-
-def _laplace_mode(K: Array, y: Labels, tolerance: float, max_iterations: int) -> Mode:
-    """The mode alone, with no covariance."""
-    f, a = np.zeros(len(K)), np.zeros(len(K))  # f = K a throughout
-    value = log_softmax_sum(f, y)
-    residual, converged, iterations = np.inf, False, 0
-    while iterations < max_iterations:
-        residual = float(np.max(np.abs(f - K @ softmax_gradient(f, y)))) / max(1.0, float(np.max(np.abs(f))))
-        if residual <= tolerance:
-            converged = True
-            break
-        # the Newton target is K b with b = ∇ + W(f - target)
-        b = softmax_w_matrix(f, len(y)) @ (f - laplace_newton_step(f, K, y)) + softmax_gradient(f, y)
-        size = 1.0
-        for _ in range(30):
-            a_new = a + size * (b - a)
-            f_new = K @ a_new
-            value_new = log_softmax_sum(f_new, y) - 0.5 * float(a_new @ f_new)
-            if value_new >= value - 1e-12 * (1.0 + abs(value)):
-                break
-            size *= 0.5
-        f, a, value = f_new, a_new, value_new
+    # fmt: off
+    f, iterations = np.zeros(len(K)), 0
+    while (residual := _residual(f, K, y)) > tolerance and iterations < max_iterations:
+        f = laplace_newton_step(f, K, y)                                                      # 4.1, Newton's method
         iterations += 1
-    return Mode(f, np.zeros((0, 0)), residual, converged, iterations)
+    # fmt: on
+    return Mode(f, np.zeros((0, 0)), residual, residual <= tolerance, iterations)
+
+
+def _residual(f: Array, K: Array, y: Labels) -> float:
+    """Largest entry of f - K∇log p(y|f), relative to max(1, |f|): zero at the mode."""
+    return float(np.max(np.abs(f - K @ softmax_gradient(f, y)))) / max(1.0, float(np.max(np.abs(f))))
 
 
 @equation("riihimaki2013", "u4.1-logz")
@@ -177,7 +169,7 @@ def laplace_log_marginal(mode: Array, K: Array, y: Labels) -> float:
     y : (n,)                  labels
     """
     quadratic = float(mode @ softmax_gradient(mode, y))
-    return log_softmax_sum(mode, y) - 0.5 * quadratic - 0.5 * _log_det(K, _w_blocks(mode, len(y)))
+    return log_softmax_sum(mode, y) - 0.5 * quadratic - 0.5 * log_det_of(K, _w_blocks(mode, len(y)))
 
 
 @takes("laplace")
@@ -329,7 +321,7 @@ def la_tkp(K_extended: Array, y: Labels, n_classes: int, tolerance: float = 1e-1
     """
 
     def log_evidence(K: Array, labels: Labels) -> float:
-        return laplace_log_marginal(_laplace_mode(K, labels, tolerance, max_iterations).mode, K, labels)
+        return laplace_log_marginal(laplace_mode(K, labels, tolerance, max_iterations).mode, K, labels)
 
     return predict_by_evidence_ratio(log_evidence, K_extended, y, n_classes)
 

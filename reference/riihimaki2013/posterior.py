@@ -1,13 +1,11 @@
-"""Sections 3.1 and 3.2 and appendix B: the Gaussian posterior that the sites make, and the order of its refreshes."""
+"""Sections 3.1 and 3.2 and appendix B: the Gaussian posterior that the sites make, and its update by one of them."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from reference.common._options import shown
 from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
@@ -73,15 +71,22 @@ def m_matrix(K: Array, site_precision: Array) -> Array:
     return whitened.T @ whitened
 
 
-def _covariance_times(K: Array, site_precision: Array, vector: Array) -> Array:
-    """(K⁻¹ + T)⁻¹v = Kv - KSA⁻¹S'Kv (cn,), A = I + S'KS: (4)'s covariance times v, never formed."""
+def covariance_times(K: Array, site_precision: Array, vector: Array) -> Array:
+    """(K⁻¹ + T)⁻¹v = Kv - KSA⁻¹S'Kv (cn,), A = I + S'KS: (4)'s covariance times v, never formed.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance, class-major
+    site_precision : (n, c, c)    Π_i, positive semidefinite
+    vector : (cn,)            v
+    """
     _, whitened, factor = _roots_and_factor(K, site_precision)
     inner = solve_triangular(factor, solve_triangular(factor, whitened @ vector, lower=True), lower=True, trans="T")
     return np.asarray(K @ vector - whitened.T @ inner)
 
 
-def _log_det(K: Array, site_precision: Array) -> float:
-    """log|I + KT| alone."""
+def log_det_of(K: Array, site_precision: Array) -> float:
+    """log|I + KT| alone: K (cn, cn), blocks of T in site_precision (n, c, c)."""
     return 2.0 * float(np.sum(np.log(np.diag(_roots_and_factor(K, site_precision)[2]))))
 
 
@@ -257,64 +262,29 @@ def training_marginals(K: Array, location: Array, M: Array, n: int) -> Moments:
     return marginals(K @ location - KM @ (K @ location), K - KM @ K, n)
 
 
-class Swept(NamedTuple):
-    """Sites and posterior after one outer iteration."""
-
-    site_precision: Array
-    site_location: Array
-    posterior: Posterior
-
-
-Visit = Callable[[int, Array, Array], Site | None]
-"""Datum, mean (c,) and covariance (c, c) of its marginal; its new site, or None to leave it."""
-
-Refresh = Callable[[Array, Array, Array], Posterior]
-"""Prior covariance (cn, cn), site precisions (n, c, c) and locations (n, c); the posterior, such as `ep_posterior`."""
-
-
 @equation("riihimaki2013", "u3.1-schedule")
-def outer_schedule(
-    K: Array,
-    site_precision: Array,
-    site_location: Array,
-    visit: Visit,
-    schedule: str,
-    refresh: Refresh = ep_posterior,
-) -> Swept:
-    """One outer iteration: section 3.1 of riihimaki2013.
+def follow_site(q: Posterior, i: int, old: Site, new: Site) -> Posterior:
+    """q(f) after the site of datum i has changed, by a rank-c update: sequential EP, section 3.1 of riihimaki2013.
 
-    "parallel": every site is updated from one posterior, which is then refreshed. "sequential": the posterior follows
-    each site by a rank-c update, and is recomputed from the sites at the end.
+        Σ ← Σ - Σ_i(I + ΔΠ Σ_ii)⁻¹ΔΠΣ_i',   μ ← μ + Σ_i(I + ΔΠ Σ_ii)⁻¹(Δν - ΔΠμ_i),   Σ_i the columns of datum i
+
+    Parallel EP makes q(f) anew from all sites instead, after every one of them was updated. Sequential EP does so too
+    at the end of each sweep, against the rounding of its updates.
 
     Parameters
     ----------
-    K : (cn, cn)              prior covariance
-    site_precision : (n, c, c)    Π_i before
-    site_location : (n, c)    ν_i before
-    visit : callable          (i, mean, cov) of a marginal to the new Site, or None to leave the site as it is
-    schedule : str            "parallel" or "sequential"
-    refresh : callable        K and the sites to the Posterior: (4), or the algebra of appendix B
+    q : Posterior             before; its log-determinant is not followed
+    i : int                   datum
+    old, new : Site           its site before and after
 
     Raises
     ------
-    NotPositiveDefiniteError  if the sites leave no distribution
-    ValueError                for another schedule
+    NotPositiveDefiniteError  if there is no such update
     """
-    if not isinstance(schedule, str) or schedule not in ("parallel", "sequential"):
-        raise ValueError(f"schedule: found {shown(schedule)}, expected 'parallel' or 'sequential'")
-    n, c = site_location.shape
-    precision, location = site_precision.copy(), site_location.copy()
-    mean, cov, _ = refresh(K, precision, location)
-    for i in range(n):
-        mine = i + n * np.arange(c)
-        site = visit(i, mean[mine], cov[np.ix_(mine, mine)])
-        if site is None:
-            continue
-        if schedule == "sequential":
-            d_precision, d_location = site.precision - precision[i], site.location - location[i]
-            columns = cov[:, mine]
-            shrink = inverted(np.eye(c) + d_precision @ columns[mine], "I + ΔΠ Σ")
-            mean = mean + columns @ shrink @ (d_location - d_precision @ mean[mine])
-            cov = cov - columns @ shrink @ d_precision @ columns.T
-        precision[i], location[i] = site
-    return Swept(precision, location, refresh(K, precision, location))
+    c = len(new.location)
+    mine = slice(i, None, len(q.mean) // c)
+    d_precision, d_location = new.precision - old.precision, new.location - old.location
+    columns = q.cov[:, mine]
+    shrink = inverted(np.eye(c) + d_precision @ columns[mine], "I + ΔΠ Σ")
+    mean = q.mean + columns @ shrink @ (d_location - d_precision @ q.mean[mine])
+    return Posterior(mean, q.cov - columns @ shrink @ d_precision @ columns.T, q.log_det)

@@ -7,15 +7,30 @@ from reference.common._product import check_nodes
 from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import Options
-from reference.riihimaki2013.inner_ep import change_of_site
-from reference.riihimaki2013.nested_ep import (
-    DiagonalSites,
-    Step,
-    coupled_sites,
-    damped_diagonal,
-    dense_cavity,
-    scalar_cavities,
+from reference.riihimaki2013.outer import (
+    EPFit,
+    Evidence,
+    Record,
+    ended,
+    evidence_of,
+    independent_cavity,
+    largest_step,
+    marginal,
+    proper_cavity,
 )
+from reference.riihimaki2013.posterior import (
+    Posterior,
+    class_blocks,
+    ep_log_determinant,
+    ep_posterior,
+    follow_site,
+    independent_m_matrix,
+    m_matrix,
+    marginals,
+    posterior_m_matrix,
+    training_marginals,
+)
+from reference.riihimaki2013.prediction import predict_latent_covariance, predict_latent_mean
 from reference.riihimaki2013.quadrature_ep import (
     cavity_covariance_g,
     diagonal_lambda,
@@ -25,138 +40,165 @@ from reference.riihimaki2013.quadrature_ep import (
     tilted_moments_quadrature,
     xi_from_moments,
 )
-from reference.riihimaki2013.sites import Moments, Site, difference_matrix
+from reference.riihimaki2013.sites import Moments, Site, difference_matrix, site_precision
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-ROUNDING = 1e-9  # relative to the variance: how far below zero a site precision may come from rounding alone
+# relative to the cavity's variances: how far below zero a site precision may come from rounding alone, and how small a
+# tilted variance may be: a rule with one node where the likelihood is leaves nothing but rounding, and a site whose
+# precision is its reciprocal leaves posterior variances that are differences of equal numbers
+ROUNDING = 1e-9
 
 
-class QuadratureEP:
-    """Full EP by (c-1)-dimensional product rules; the sites are Λ and ξ."""
+def qep(y: Labels, K: Array, options: Options) -> EPFit:
+    """Full EP by (c-1)-dimensional product rules: section 3.3 of riihimaki2013; the sites Λ and ξ are damped.
 
-    independent = False
+    Of a diagonal Λ the posterior is that of appendix B with Λ in the place of T̃; of a full one the appendix has none,
+    and it is (4).
 
-    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
-        """y (n,) labels, n_classes, options of qep."""
-        check_nodes(options.nodes, n_classes - 1)
-        self.y, self.damping, self.nodes, self.diagonal_only = (
-            y,
-            options.damping,
-            options.nodes,
-            options.lambda_ == "diagonal",
-        )
-        self.Lambda = np.zeros((len(y), n_classes - 1, n_classes - 1))
-        self.xi = np.zeros((len(y), n_classes - 1))
+    Parameters
+    ----------
+    y : (n,)                  labels
+    K : (cn, cn)              prior covariance, class-major
+    options : Options         of qep
+    """
+    n, c = len(y), len(K) // len(y)
+    check_nodes(options.nodes, c - 1)
+    diagonal = options.lambda_ == "diagonal"
+    # fmt: off
+    Lambda, xi = np.zeros((n, c - 1, c - 1)), np.zeros((n, c - 1))                            # t̃_i = 1
+    sites = [quadrature_site(Lambda[i], xi[i], y[i]) for i in range(n)]
+    q, record = Posterior(np.zeros(len(K)), K, 0.0), Record(options)
 
-    def site(self, i: int) -> Site:
-        """The outer site of datum i."""
-        return quadrature_site(self.Lambda[i], self.xi[i], int(self.y[i]))
+    def evidence() -> Evidence:
+        cavities = [proper_cavity(*marginal(q, i, n), sites[i]) for i in range(n)]            # 3.1
+        return evidence_of(q, nu, cavities, lambda i, without: _log_norm(                     # 3.3, (28)
+            without, difference_matrix(c, y[i]), options.nodes))
 
-    def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
-        """Of datum i."""
-        return dense_cavity(mean, cov, self.site(i))
-
-    def _distribution_of_g(self, i: int, cavity_mean: Array, cavity_cov: Array) -> tuple[Array, Array, Array]:
-        B = difference_matrix(len(cavity_mean), int(self.y[i]))
-        return B, B.T @ cavity_mean, cavity_covariance_g(cavity_cov, B)
-
-    def _propose(self, i: int, without: Moments) -> tuple[Array, Array] | None:
-        B, mean_g, cov_g = self._distribution_of_g(i, without.mean, without.cov)
-        hat = tilted_moments_quadrature(mean_g, cov_g, self.nodes)
-        if hat.norm <= 0.0 or eigenvalues(hat.cov, "tilted Σ_g")[0] <= 0.0:
-            return None
-        Lambda = lambda_from_moments(hat.cov, without.cov, B)
-        Lambda = 0.5 * (Lambda + Lambda.T)
-        if self.diagonal_only:
-            kept = diagonal_lambda(Lambda)
-            if np.any(kept * np.diag(cov_g) < -ROUNDING):
-                return None
-            Lambda = np.diag(np.maximum(kept, 0.0))
+    while not record.ended:
+        for i in range(n):
+            B = difference_matrix(c, y[i])                                                    # below (9)
+            without = proper_cavity(*marginal(q, i, n), sites[i])                             # 3.1
+            if without is None:
+                record.left()
+                continue
+            mean_g, cov_g = B.T @ without.mean, cavity_covariance_g(without.cov, B)           # below (19)
+            hat = tilted_moments_quadrature(mean_g, cov_g, options.nodes)                     # 3.3
+            if hat.norm <= 0.0 or _least(hat.cov, cov_g) <= ROUNDING:
+                record.left()
+                continue
+            full = lambda_from_moments(hat.cov, without.cov, B)                               # (19)
+            full_xi = xi_from_moments(hat.mean, hat.cov, *without, B, diagonal)               # (21)
+            kept = _kept(full, cov_g, diagonal)                                               # 3.3
+            if kept is None:
+                record.left()
+                continue
+            d_Lambda, d_xi = kept - Lambda[i], full_xi - xi[i]
+            record.step(_step(d_Lambda, d_xi, mean_g, cov_g, Lambda[i], xi[i]))
+            Lambda[i], xi[i] = Lambda[i] + options.damping * d_Lambda, xi[i] + options.damping * d_xi
+            old, sites[i] = sites[i], quadrature_site(Lambda[i], xi[i], y[i])                 # 3.3
+            if options.schedule == "sequential":
+                q = follow_site(q, i, old, sites[i])                                          # 3.1
+        nu = np.stack([site.location for site in sites])
+        if diagonal:
+            pi = np.stack([site_precision(np.diag(Lambda[i]), y[i]).pi for i in range(n)])    # (12)
+            M = posterior_m_matrix(pi, K)                                                     # B
+            q = Posterior(predict_latent_mean(K, nu.T.ravel(), M, K),                         # (26)
+                          predict_latent_covariance(K, K, M),                                 # (27)
+                          ep_log_determinant(pi, K))                                          # B
         else:
-            scale = np.sqrt(np.diag(cov_g))
-            if eigenvalues(scale[:, None] * Lambda * scale, "Λ in units of Σ_g")[0] < -ROUNDING:
-                return None
-        return Lambda, xi_from_moments(hat.mean, hat.cov, without.mean, without.cov, B, self.diagonal_only)
-
-    def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
-        """Λ and ξ from the moments of g under the tilted distribution."""
-        without = self.cavity(i, mean, cov)
-        proposal = None if without is None else self._propose(i, without)
-        if without is None or proposal is None:
-            return None
-        _, mean_g, cov_g = self._distribution_of_g(i, without.mean, without.cov)
-        # the marginal of g under cavity times site: (Σ_g⁻¹ + Λ)⁻¹
-        posterior = inverted(inverted(cov_g, "Σ_g") + self.Lambda[i], "Σ_g⁻¹ + Λ")
-        m = posterior @ (solution(cov_g, mean_g, "Σ_g") + self.xi[i])
-        d_Lambda, d_xi = proposal[0] - self.Lambda[i], proposal[1] - self.xi[i]
-        change = max(
-            change_of_site(float(d_Lambda[j, j]), float(d_xi[j]), float(m[j]), float(posterior[j, j]))
-            for j in range(len(m))
-        )
-        self.Lambda[i] += self.damping * d_Lambda
-        self.xi[i] += self.damping * d_xi
-        return Step(self.site(i), change)
-
-    def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
-        """log Ẑ of the rule."""
-        _, mean_g, cov_g = self._distribution_of_g(i, cavity_mean, cavity_cov)
-        return _log_or_refuse(tilted_moments_quadrature(mean_g, cov_g, self.nodes).norm)
-
-    def diagonal(self) -> DiagonalSites | None:
-        """π_i of (12) with Λ in the place of T̃; None for a full Λ."""
-        return coupled_sites(np.einsum("ijj->ij", self.Lambda), self.y) if self.diagonal_only else None
-
-    def local(self) -> dict[str, Array]:
-        """Λ and ξ."""
-        return {"lambda_tilde": self.Lambda, "xi": self.xi}
+            T = np.stack([site.precision for site in sites])
+            M, q = m_matrix(K, T), ep_posterior(K, T, nu)                                     # (4)
+        record.swept(evidence)
+    latent = (training_marginals(K, nu.T.ravel(), M, n) if diagonal                           # B
+              else marginals(q.mean, q.cov, n))
+    # fmt: on
+    return ended(record, sites, q, latent, evidence(), {"lambda_tilde": Lambda, "xi": xi}, M, not diagonal or c == 2)
 
 
-class QuadratureIEP:
-    """EP for independent classes by one- and two-dimensional rules; the sites are τ and ν."""
+def qiep(y: Labels, K: Array, options: Options) -> EPFit:
+    """EP for independent classes by one- and two-dimensional rules: section 5.1 of riihimaki2013; τ and ν are damped.
 
-    independent = True
+    Parameters
+    ----------
+    y : (n,)                  labels
+    K : (cn, cn)              prior covariance, class-major
+    options : Options         of qiep
+    """
+    n, c = len(y), len(K) // len(y)
+    check_nodes(options.nodes, 2)
+    # fmt: off
+    tau, nu = np.zeros((2, n, c))                                                             # t̃_i = 1
+    q, record = Posterior(np.zeros(len(K)), K, 0.0), Record(options)
 
-    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
-        """y (n,) labels, n_classes, options of qiep."""
-        check_nodes(options.nodes, 2)
-        self.y, self.damping, self.nodes = y, options.damping, options.nodes
-        self.precision, self.location = np.zeros((2, len(y), n_classes))
+    def evidence() -> Evidence:
+        cavities = [independent_cavity(*marginal(q, i, n), tau[i], nu[i]) for i in range(n)]  # 3.1
+        return evidence_of(q, nu, cavities, lambda i, without: _log(qiep_tilted_moments(      # 5.1, (28)
+            without.mean, np.diag(without.cov), y[i], options.nodes).norm))
 
-    def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
-        """Of datum i."""
-        return scalar_cavities(mean, cov, self.precision[i], self.location[i])
+    while not record.ended:
+        for i in range(n):
+            mean, cov = marginal(q, i, n)
+            without = independent_cavity(mean, cov, tau[i], nu[i])                            # 3.1
+            if without is None:
+                record.left()
+                continue
+            var = np.diag(without.cov)
+            hat = qiep_tilted_moments(without.mean, var, y[i], options.nodes)                 # 5.1
+            if hat.norm <= 0.0 or np.any(hat.cov <= ROUNDING * var):
+                record.left()
+                continue
+            full, full_nu = 1.0 / hat.cov - 1.0 / var, hat.mean / hat.cov - without.mean / var
+            if np.any(full * var < -ROUNDING):
+                record.left()
+                continue
+            d_tau, d_nu = np.maximum(full, 0.0) - tau[i], full_nu - nu[i]
+            record.step(largest_step(d_tau, d_nu, mean, np.diag(cov)))
+            old = Site(np.diag(tau[i]), nu[i].copy())
+            tau[i], nu[i] = tau[i] + options.damping * d_tau, nu[i] + options.damping * d_nu  # 3.1
+            if options.schedule == "sequential":
+                q = follow_site(q, i, old, Site(np.diag(tau[i]), nu[i]))                      # 3.1
+        blocks, log_det = class_blocks(tau, K)                                                # B, T = D
+        M = independent_m_matrix(blocks)
+        q = Posterior(predict_latent_mean(K, nu.T.ravel(), M, K),                             # (26)
+                      predict_latent_covariance(K, K, M), log_det)                            # (27)
+        record.swept(evidence)
+    latent = training_marginals(K, nu.T.ravel(), M, n)                                        # B
+    # fmt: on
+    sites = [Site(np.diag(each), location) for each, location in zip(tau, nu, strict=True)]
+    return ended(record, sites, q, latent, evidence(), {}, M)
 
-    def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
-        """τ and ν from the tilted means and variances."""
-        without = self.cavity(i, mean, cov)
-        if without is None:
-            return None
-        var = np.diag(without.cov)
-        hat = qiep_tilted_moments(without.mean, var, int(self.y[i]), self.nodes)
-        if hat.norm <= 0.0 or np.any(hat.cov <= 0.0):
-            return None
-        precision = 1.0 / hat.cov - 1.0 / var
-        if np.any(precision * var < -ROUNDING):
-            return None
-        location = hat.mean / hat.cov - without.mean / var
-        return damped_diagonal(self, i, mean, cov, np.maximum(precision, 0.0), location)
 
-    def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
-        """log Ẑ of the one-dimensional rule."""
-        return _log_or_refuse(qiep_tilted_moments(cavity_mean, np.diag(cavity_cov), int(self.y[i]), self.nodes).norm)
-
-    def diagonal(self) -> DiagonalSites:
-        """τ as it is."""
-        return DiagonalSites(self.precision.copy(), False)
-
-    def local(self) -> dict[str, Array]:
-        """Nothing beside the sites."""
-        return {}
+def _kept(Lambda: Array, cov_g: Array, diagonal: bool) -> Array | None:
+    """Λ as a site may have it, its diagonal alone or symmetric; None if it is negative beyond rounding."""
+    if diagonal:
+        kept = diagonal_lambda(Lambda)
+        return None if np.any(kept * np.diag(cov_g) < -ROUNDING) else np.diag(np.maximum(kept, 0.0))
+    Lambda = 0.5 * (Lambda + Lambda.T)
+    return None if _least(Lambda, np.diag(1.0 / np.diag(cov_g))) < -ROUNDING else Lambda
 
 
-def _log_or_refuse(norm: float) -> float:
+def _least(matrix: Array, unit: Array) -> float:
+    """The smallest eigenvalue where each coordinate is measured by the root of the diagonal of unit."""
+    scale = 1.0 / np.sqrt(np.diag(unit))
+    return float(eigenvalues(scale[:, None] * matrix * scale, "a matrix in units of Σ_g")[0])
+
+
+def _step(d_Lambda: Array, d_xi: Array, mean_g: Array, cov_g: Array, Lambda: Array, xi: Array) -> float:
+    """Size of an undamped step, each g_j with mean 0 and variance 1 under cavity times site, (Σ_g⁻¹ + Λ)⁻¹."""
+    cov = inverted(inverted(cov_g, "Σ_g") + Lambda, "Σ_g⁻¹ + Λ")
+    mean = cov @ (solution(cov_g, mean_g, "Σ_g") + xi)
+    return largest_step(np.diag(d_Lambda), d_xi, mean, np.diag(cov))
+
+
+def _log_norm(without: Moments, B: Array, nodes: int) -> float:
+    """log Ẑ of the rule over g."""
+    cov_g = cavity_covariance_g(without.cov, B)
+    return _log(tilted_moments_quadrature(B.T @ without.mean, cov_g, nodes).norm)
+
+
+def _log(norm: float) -> float:
     """log Ẑ; a rule that misses all mass is a failure of the method and has no evidence."""
     if norm <= 0.0:
         raise NotPositiveDefiniteError(f"tilted normaliser: found {norm:.3g}, expected > 0; raise nodes")

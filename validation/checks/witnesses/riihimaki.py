@@ -475,31 +475,6 @@ def glass_narrower(context: Context) -> Iterable[Outcome]:
 # -- registration --------------------------------------------------------------------------------------------------
 
 
-def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    """Appendix B's algebra, and the posterior by a square root of its site matrix."""
-    runs = {form: context.solve("reference", subject.method, problem, form=form) for form in ("printed", "projected")}
-    left, right = runs.values()
-    for form, run in runs.items():
-        yield Compared(
-            float(run.settings["form"] != form or not run.converged),
-            0.0,
-            f"asked for {form}, said {run.settings['form']}; residual {run.residual}",
-            form,
-            "what was asked for",
-            "1 if another, or not converged",
-        )
-    names = ("log_evidence", "latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities")
-    pairs = {name: (getattr(left, name), getattr(right, name)) for name in names}
-    # a gap is nothing but rounding, and print/nested-ep/sites judges it
-    pairs |= {name: (left.local[name], right.local[name]) for name in left.local if name != "moment_gap"}
-    derivatives = left.gradients or {}  # none of qep with a diagonal Λ and three classes
-    pairs |= {
-        f"gradient {name}": (derivative, (right.gradients or {})[name]) for name, derivative in derivatives.items()
-    }
-    why = "both stop within 1e-10 of one fixed point, and K - KMK leaves 1e-13; a wrong term shows in the first digits"
-    yield from apart(pairs, 1e-8, why, "printed", "projected")
-
-
 _Function = Callable[[Context, Subject, Problem], Iterable[Outcome]]
 
 
@@ -578,9 +553,6 @@ _add("discrepancy", NESTED_IEP, "narrower", "Are variances without couplings bet
      lambda context, _, problem: narrower(context, problem), ("toy-3",), ("toy-4-steep", "iris-3"))  # fmt: skip
 _add("discrepancy", NESTED_EP, "inner_ep", "Are inner EP's moments near the tilted ones, its normaliser a little low?",
      lambda context, _, problem: inner_ep(context, problem), ("toy-3",), ("two-points-3",))  # fmt: skip
-for _subject in (NESTED_EP, NESTED_IEP, QEP, QIEP):
-    _add("identity", _subject, "forms", "Is appendix B's algebra what the whole site matrix gives?", forms,
-         ("two-points-3",), ("toy-3", "toy-4-steep"))  # fmt: skip
 for _subject in (NESTED_EP, QEP):
     _add("invariance", _subject, "site_structure", "Do sites leave the common level of the latent values alone?",
          site_structure, ("toy-3",), ("toy-4-steep",))  # fmt: skip

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import options_of
 from reference.riihimaki2013 import fit as ep
 from reference.riihimaki2013 import laplace, type2, variational
 from reference.riihimaki2013.fit import Gradients, Prediction, Prior
+from reference.riihimaki2013.outer import EPFit, State
 from validation.door.problem import Problem
 from validation.door.quoting import shown
 from validation.door.solution import Solution
@@ -84,7 +86,7 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
     prior = _prior(problem)
     fit = row.fit(*_data(problem), prior, options=options)
     if options.callback is not None and not row.called:
-        options.callback(ep.State(fit.iterations, fit.residual, 0))
+        options.callback(State(fit.iterations, fit.residual, 0))
     fields: Fields = {
         "log_evidence": fit.log_evidence,
         "log_evidence_kind": "estimate",
@@ -126,7 +128,7 @@ def _ep_evidence(problem: Problem, options: Any) -> type2.Evidence:
     def evidence(prior: Prior) -> tuple[float, Gradients]:
         fit = ep.fit_ep(*_data(problem), prior, options=options)
         if fit.log_evidence is None or not fit.converged:
-            raise ep.NotPositiveDefiniteError(
+            raise NotPositiveDefiniteError(
                 f"reference {options.method}: found no fixed point, expected one; lower damping"
             )
         return fit.log_evidence, ep.ep_gradients(fit, problem.X, prior)
@@ -134,13 +136,19 @@ def _ep_evidence(problem: Problem, options: Any) -> type2.Evidence:
     return evidence
 
 
-def _ep_gradients(fit: ep.EPFit, problem: Problem, prior: Prior, options: Any) -> Gradients | None:
+def _ep_gradients(fit: EPFit, problem: Problem, prior: Prior, options: Any) -> Gradients | None:
     if fit.log_evidence is None or getattr(options, "lambda_", "full") == "diagonal":
         return None
     return ep.ep_gradients(fit, problem.X, prior)
 
 
-def _ep_own(fit: ep.EPFit, problem: Problem, prior: Prior, options: Any) -> Fields:
+def _reason(fit: Any) -> Fields:
+    """Why a fit has not converged, where it says so."""
+    reason = getattr(fit, "reason", "")
+    return {"reason": reason} if reason else {}
+
+
+def _ep_own(fit: EPFit, problem: Problem, prior: Prior, options: Any) -> Fields:
     sites = {
         "site_precision": fit.site_precision,
         "site_location": fit.site_location,
@@ -150,14 +158,14 @@ def _ep_own(fit: ep.EPFit, problem: Problem, prior: Prior, options: Any) -> Fiel
     own: Fields = {
         "local": fit.local | sites | gap,
         "n_improper": fit.n_improper,
-        "settings": {"tolerance": options.tolerance, "damping": options.damping, "form": fit.form},
+        "settings": {"tolerance": options.tolerance, "damping": options.damping} | _reason(fit),
     }
     if fit.method in ("nested-iep", "qiep"):
         own["latent_cov"] = fit.latent_cov * np.eye(problem.n_classes)
     return own if options.learn else own | {"trace": fit.trace}
 
 
-def _ep_predict(fit: ep.EPFit, problem: Problem, prior: Prior, options: Any) -> Prediction:
+def _ep_predict(fit: EPFit, problem: Problem, prior: Prior, options: Any) -> Prediction:
     return ep.predict_ep(fit, problem.X, problem.X_test, prior, options=options)
 
 
