@@ -70,7 +70,6 @@ OPTIONS: dict[str, Option] = {
         Option("moments", "choice", "moments of latent values in the answer", choices=("none", "diag", "full")),
         Option("gradients", "flag", "whether the answer has gradients of log Z"),
         Option("trace", "flag", "whether log Z is kept after each sweep or step"),
-        Option("accelerate", "flag", "whether mixing may shorten the way to the same fixed point"),
         Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
         Option("shared", "flag", "one prior and one Z for all classes"),
         Option("callback", "callable", "called with the state after every sweep or step"),
@@ -163,7 +162,7 @@ METHODS: dict[str, dict[str, Option]] = {
     ),
     "vb-probit": _row(
         _CLASSES | {"optimizer": _optimizers("lbfgs", "em")}, tolerance=1e-10, max_iterations=None,
-        accelerate=True, learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field",
+        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", prior_on="field",
         map_density="value", gradients=True, callback=None,
     ),
     "svgpc": _row(

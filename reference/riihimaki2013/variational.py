@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import log_ndtr, logsumexp
 
-from reference.common._probit_line import probit_line
-from reference.common.algebra import inverted, solution
+from reference.common._iteration import Arrival
+from reference.common.algebra import inverted
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
@@ -22,12 +23,11 @@ from reference.riihimaki2013.fit import (
     cross_covariance,
 )
 from reference.riihimaki2013.model import REMEDY, prior_covariance
-from reference.riihimaki2013.posterior import ep_posterior, marginals
+from reference.riihimaki2013.posterior import marginals
 from reference.riihimaki2013.prediction import independent_class_probabilities
 
 Array = NDArray[np.float64]
-_PATIENCE = 300  # sweeps within which the residual must halve: plain ones contract by .99 and better
-_ROUNDING, _FEW = 1e-13, 10  # below it so many are enough: what moves the means there is rounding
+_HALF_WIDTH = 9.0  # the integrand falls at least as fast as exp(-(s - mode)²/2): 3e-18 at the ends
 Labels = NDArray[np.int64]
 
 
@@ -43,25 +43,43 @@ class Region(NamedTuple):
 def region_moments(means: Array, y: Labels) -> Region:
     """Moments of the conic truncations q(v_i): given v_y = s the others are independent normals cut at s.
 
+    All integrals over s are of products of a normal density and of Φ(s - m_j), every one of them of width one: the
+    trapezoidal rule with steps of 1/(2√c) around the mode has errors of rounding.
+
     Parameters
     ----------
     means : (n, c)            m_i
     y : (n,)                  labels
     """
     n, c = means.shape
-    log_norm, mean, cov = np.empty(n), np.empty((n, c)), np.empty((n, c, c))
-    for i in range(n):
-        others = np.delete(np.arange(c), y[i])
-        line = probit_line(float(means[i, y[i]]), 1.0, means[i, others], np.ones(c - 1))
-        first, second = mills_derivative(line.z)
-        given = np.empty((len(line.s), c))  # E[v|s]
-        given[:, y[i]], given[:, others] = line.s, means[i, others] - first
-        mean[i] = line.weights @ given
-        off = given - mean[i]
-        cov[i] = (off.T * line.weights) @ off
-        cov[i][others, others] += line.weights @ (1.0 + second)  # Var[v_j|s] = 1 + (log Φ)''
-        log_norm[i] = line.log_norm
-    return Region(log_norm, mean, cov)
+    rows = np.arange(n)[:, None]
+    others = np.array([np.delete(np.arange(c), k) for k in y])
+    own, rest = means[np.arange(n), y][:, None], means[rows, others]  # m_y (n, 1), m_j (n, c-1)
+    step = 0.5 / np.sqrt(c)
+    s = _mode(own, rest) + step * np.arange(-np.ceil(_HALF_WIDTH / step), np.ceil(_HALF_WIDTH / step) + 1.0)
+    z = s[:, :, None] - rest[:, None, :]  # (n, q, c-1)
+    log_density = np.sum(log_ndtr(z), axis=2) - 0.5 * (s - own) ** 2 - 0.5 * np.log(2.0 * np.pi)
+    log_norm = logsumexp(log_density, axis=1, keepdims=True)
+    weights = np.exp(log_density - log_norm)
+    first, second = mills_derivative(z)
+    given = np.empty((*s.shape, c))  # E[v|s]
+    np.put_along_axis(given, y[:, None, None], s[:, :, None], axis=2)
+    np.put_along_axis(given, others[:, None, :], rest[:, None, :] - first, axis=2)
+    mean = np.einsum("nq,nqc->nc", weights, given)
+    off = given - mean[:, None]
+    cov = np.asarray((off * weights[:, :, None]).transpose(0, 2, 1) @ off)
+    cov[rows, others, others] += np.einsum("nq,nqj->nj", weights, 1.0 + second)  # Var[v_j|s] = 1 + (log Φ)''
+    return Region(log_norm[:, 0] + np.log(step), mean, cov)
+
+
+def _mode(own: Array, rest: Array) -> Array:
+    """Where log N(s|m_y, 1) + Σ log Φ(s - m_j) is largest (n, 1), to a hundredth: its derivative falls with s."""
+    low, high = own, np.maximum(own + rest.shape[1], np.max(rest, axis=1, keepdims=True))
+    for _ in range(7 + int(np.ceil(np.log2(np.max(high - low))))):
+        middle = 0.5 * (low + high)
+        rises = np.sum(mills_derivative(middle - rest)[0], axis=1, keepdims=True) > middle - own
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    return 0.5 * (low + high)
 
 
 @equation("riihimaki2013", "u4.3-vb-expectation")
@@ -78,20 +96,6 @@ def vb_expected_auxiliary(means: Array, y: Labels) -> Array:
     return region_moments(means, y).mean
 
 
-def vb_sweep(means: Array, y: Labels, K: Array) -> tuple[Array, Array]:
-    """m^k ← K^k(K^k + I)⁻¹E[v^k] for every class, and the weights K⁻¹m = (K + I)⁻¹E[v] of the new means.
-
-    Parameters
-    ----------
-    means : (n, c)            m
-    y : (n,)                  labels
-    K : (cn, cn)              prior covariance, class-major
-    """
-    target = vb_expected_auxiliary(means, y).T.ravel()
-    b = np.asarray(solution(K + np.eye(len(K)), target, "K + I"), dtype=np.float64)
-    return (K @ b).reshape(means.shape[1], len(y)).T, b
-
-
 class Factors(NamedTuple):
     """q(f) of the approximation."""
 
@@ -101,58 +105,34 @@ class Factors(NamedTuple):
     residual: float
     converged: bool
     iterations: int
+    reason: str  # why it has not converged
 
 
 @equation("riihimaki2013", "u4.3-vb-family")
-def vb_posterior(
-    K: Array, y: Labels, tolerance: float = 1e-10, max_iterations: int = 10_000, accelerate: bool = True
-) -> Factors:
+def vb_posterior(K: Array, y: Labels, tolerance: float = 1e-10, max_iterations: int = 10_000) -> Factors:
     """q(f) = Π_k N(f^k|m^k, (K^k⁻¹ + I)⁻¹) at the fixed point of m^k = K^k(K^k + I)⁻¹E[v^k]: section 4.3.
-
-    The bound is concave in m: its only stationary point is the maximum of Σ_i log Z_i - ½m'K⁻¹m. Newton steps with
-    -∇∇log Z_i = I - Cov[v_i] reach it sooner than the sweeps, which the residual is taken from.
 
     Parameters
     ----------
     K : (cn, cn)              prior covariance, class-major
     y : (n,)                  labels
-    tolerance : float         largest change of m in a plain sweep, relative to max(1, |m|)
-    max_iterations : int      steps after which it gives up and says so; earlier after 300 without half the residual,
-                              or after 10 where the residual is that of rounding
-    accelerate : bool         Newton steps in place of plain sweeps
+    tolerance : float         estimated distance of m from the fixed point, relative to max(1, |m|), at which sweeps
+                              end: the last change and what a contraction like the last ones leaves, see `Arrival`
+    max_iterations : int      sweeps after which it gives up and says so; earlier if 200 bring no smaller change
     """
     n, c = len(y), len(K) // len(y)
-    m, b = np.zeros((n, c)), np.zeros(n * c)
-    residual = least = np.inf
-    iterations = since = 0
-    converged = False
-    while iterations < max_iterations and since < (_FEW if least < _ROUNDING else _PATIENCE):
-        swept, b_swept = vb_sweep(m, y, K)
-        residual = float(np.max(np.abs(swept - m))) / max(1.0, float(np.max(np.abs(m))))
-        if residual <= tolerance:
-            converged = True
-            break
-        least, since = (residual, 0) if residual < 0.5 * least else (least, since + 1)
-        m, b = _vb_newton(m, swept, b_swept, y, K) if accelerate else (swept, b_swept)
+    # fmt: off
+    inverse = inverted(K + np.eye(len(K)), "K + I")
+    m, b, arrival, iterations = np.zeros((n, c)), np.zeros(n * c), Arrival(tolerance), 0
+    while not arrival.converged and not arrival.stalled and iterations < max_iterations:
+        v = vb_expected_auxiliary(m, y)                                                       # 4.3, q(v)
+        b = inverse @ v.T.ravel()                                                             # K⁻¹m
+        before, m = m, (K @ b).reshape(c, n).T                                                # 4.3, q(f)
+        arrival.see(float(np.max(np.abs(m - before))) / max(1.0, float(np.max(np.abs(m)))))
         iterations += 1
-    cov = K - K @ solution(K + np.eye(len(K)), K, "K + I")
-    return Factors(m, b, cov, residual, converged, iterations)
-
-
-def _vb_newton(m: Array, swept: Array, b_swept: Array, y: Labels, K: Array) -> tuple[Array, Array]:
-    """A Newton step if it raises the bound, with its weights; else the plain sweep, which always does."""
-    region = region_moments(m, y)
-    W = np.eye(m.shape[1]) - region.cov
-    shift = np.einsum("nkl,nl->nk", W, m) + region.mean - m
-    new = ep_posterior(K, W, shift).mean.reshape(m.shape[1], len(y)).T
-    b = (shift - np.einsum("nkl,nl->nk", W, new)).T.ravel()
-    gain = _fit_terms(new, b, y) - _fit_terms(swept, b_swept, y)
-    return (new, b) if gain >= -1e-9 or np.max(np.abs(new - m)) < 1e-4 else (swept, b_swept)
-
-
-def _fit_terms(means: Array, weights: Array, y: Labels) -> float:
-    """What the bound has of the means: Σ_i log Z_i - ½m'K⁻¹m."""
-    return float(np.sum(region_moments(means, y).log_norm) - 0.5 * means.T.ravel() @ weights)
+    # fmt: on
+    reason = "" if arrival.converged else arrival.reason(iterations)
+    return Factors(m, b, K - K @ inverse @ K, arrival.residual, arrival.converged, iterations, reason)
 
 
 @equation("riihimaki2013", "u4.3-vb-bound")
@@ -169,7 +149,8 @@ def vb_bound(means: Array, weights: Array, K: Array, y: Labels) -> float:
     y : (n,)                  labels
     """
     factor = cholesky(np.eye(len(K)) + K, "I + K", REMEDY)
-    return _fit_terms(means, weights, y) - float(np.sum(np.log(np.diag(factor))))
+    log_norm = float(np.sum(region_moments(means, y).log_norm))
+    return log_norm - 0.5 * float(means.T.ravel() @ weights) - float(np.sum(np.log(np.diag(factor))))
 
 
 class VBFit(NamedTuple):
@@ -183,6 +164,7 @@ class VBFit(NamedTuple):
     residual: float
     converged: bool
     iterations: int
+    reason: str
 
 
 @takes("vb-probit")
@@ -195,8 +177,7 @@ def fit_vb(X: Array, y: Labels, n_classes: int, prior: Prior, *, options: Option
     y : (n,)                  labels, 0..n_classes-1
     n_classes : int           c
     prior : Prior             hyper-parameters of every class
-    options : Options         of vb-probit. tolerance: of the means; max_iterations None: 10 000; accelerate: Newton
-                              steps in place of plain sweeps
+    options : Options         of vb-probit. tolerance: of the means; max_iterations None: 10 000
 
     Raises
     ------
@@ -205,13 +186,11 @@ def fit_vb(X: Array, y: Labels, n_classes: int, prior: Prior, *, options: Option
     X, y, prior = _check.data(X, y, n_classes, prior)
     limit = 10_000 if options.max_iterations is None else options.max_iterations
     K = prior_covariance(X, *prior)
-    result = vb_posterior(K, y, options.tolerance, limit, options.accelerate)
+    result = vb_posterior(K, y, options.tolerance, limit)
     region = region_moments(result.mean, y)
     latent = marginals(result.mean.T.ravel(), result.cov, len(y))
     bound = vb_bound(result.mean, result.weights, K, y)
-    return VBFit(
-        latent.mean, latent.cov, region.mean, result, bound, result.residual, result.converged, result.iterations
-    )
+    return VBFit(latent.mean, latent.cov, region.mean, result, bound, *result[3:])
 
 
 def vb_gradients(fit: VBFit, X: Array, prior: Prior) -> Gradients:

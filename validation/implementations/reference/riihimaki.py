@@ -96,6 +96,7 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
         "settings": {"tolerance": options.tolerance},
     }
     own = row.own(fit, problem, prior, options)
+    own["settings"] = fields["settings"] | own.get("settings", {}) | _reason(fit)
     if problem.X_test is not None:
         new = row.predict(fit, problem, prior, options)
         if "tkp_scores" in own["local"]:
@@ -158,7 +159,7 @@ def _ep_own(fit: EPFit, problem: Problem, prior: Prior, options: Any) -> Fields:
     own: Fields = {
         "local": fit.local | sites | gap,
         "n_improper": fit.n_improper,
-        "settings": {"tolerance": options.tolerance, "damping": options.damping} | _reason(fit),
+        "settings": {"tolerance": options.tolerance, "damping": options.damping},
     }
     if fit.method in ("nested-iep", "qiep"):
         own["latent_cov"] = fit.latent_cov * np.eye(problem.n_classes)
@@ -206,8 +207,6 @@ def _tkp_own(fit: laplace.LaplaceFit, problem: Problem, prior: Prior, options: A
 
 
 def _vb_evidence(problem: Problem, options: Any) -> type2.Evidence:
-    options = replace(options, accelerate=True)
-
     def evidence(prior: Prior) -> tuple[float, Gradients]:
         at = variational.fit_vb(*_data(problem), prior, options=options)
         return at.log_evidence, variational.vb_gradients(at, problem.X, prior)
