@@ -41,7 +41,7 @@ class Arrival:
     def reason(self, iterations: int) -> str:
         """Why it has not converged after so many iterations."""
         if self.stalled:
-            return f"200 iterations brought no change below {min(self.changes):.1e}, expected less: lower damping"
+            return f"200 iterations brought no change below {min(self.changes):.1e}, expected less: take shorter steps"
         return (
             f"the distance is {self.residual:.1e} after {iterations} iterations, expected below {self.tolerance:.0e}: "
             "raise max_iterations"

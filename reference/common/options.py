@@ -91,6 +91,7 @@ _SCHEDULED = {
     "rate": Option("rate", "rate", "rate of the natural-gradient steps", _SHARE, ("adaptive",)),
     "stop": replace(OPTIONS["stop"], choices=("default",)),
 }
+_WHOLE = {"rate": replace(_SCHEDULED["rate"], meaning="rate of the steps; None: 0.5 on all data, 0.1 on mini-batches")}
 _CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
 _POWERS = {
     "optimizer": _optimizers("lbfgs", "adaptive", "adam"),
@@ -166,8 +167,8 @@ METHODS: dict[str, dict[str, Option]] = {
         map_density="value", gradients=True, callback=None,
     ),
     "svgpc": _row(
-        _SCHEDULED, tolerance=1e-10, max_iterations=10000, batches=None, batch_size=None, n_steps=None,
-        init_batches=None, rate=0.1, learn=(), optimizer=None, learning_rate=0.01, seed=0, window=5,
+        _SCHEDULED | _WHOLE, tolerance=1e-10, max_iterations=10000, batches=None, batch_size=None, n_steps=None,
+        init_batches=None, rate=None, learn=(), optimizer=None, learning_rate=0.01, seed=0, window=5,
         stop="default", trace=False, gradients=True, callback=None,
     ),
     "ep": _row(

@@ -124,7 +124,8 @@ def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
         return method.natural_gradient(*eta, batch, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
 
     memory: RateMemory | None = None
-    if options.rate == "adaptive":
+    given_rate = 0.1 if options.rate is None else options.rate
+    if given_rate == "adaptive":
         memory = start_adaptive_rate(np.array([_one_vector(noisy_gradient(batch)) for batch in plan.init_batches]))
     adam = Adam(hyper, plan.learn, options.learning_rate)
     trace: list[float] = []
@@ -135,10 +136,10 @@ def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
         gradient = noisy_gradient(batch)
         if memory is not None:
             rate, memory = adaptive_learning_rate(_one_vector(gradient), memory)
-        elif isinstance(options.rate, tuple):
-            rate = decaying_rate(len(rates) + 1, *options.rate[1:])
+        elif isinstance(given_rate, tuple):
+            rate = decaying_rate(len(rates) + 1, *given_rate[1:])
         else:
-            rate = options.rate
+            rate = given_rate
         eta = natural_gradient_step(*eta, *gradient, rate)
         new = from_natural(*eta)
         _refuse_divergence(new, K, hyper, rate, len(rates) + 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from reference.common._learning import FIELDS, Hyper
-from reference.common.errors import factorise
+from reference.common.errors import cholesky, factorise
 from reference.common.probit import mills_derivative
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.updates import Gaussian
@@ -51,25 +51,39 @@ class LatentMoments(NamedTuple):
     var: Array
 
 
-def ep_posterior(site_precision: Array, site_shift: Array, upsilon: Array, K_ZZ_inv: Array) -> Gaussian:
+class Posterior(NamedTuple):
+    """q(u), and what the sites make of the prior's volume."""
+
+    q: Gaussian
+    log_det: float  # log|K_mm| - log|V|
+
+
+def ep_posterior(site_precision: Array, site_shift: Array, upsilon: Array, K_ZZ: Array) -> Posterior:
     """q(u) ∝ N(u|0, K_mm) Π_i t_i(u).
 
-        V = (K_mm⁻¹ + κᵀ diag(a) κ)⁻¹,   mean = V κᵀb
+        V = (K_mm⁻¹ + κᵀ diag(a) κ)⁻¹ = L A⁻¹Lᵀ,   A = I + Lᵀκᵀ diag(a) κL,   K_mm = LLᵀ,   mean = V κᵀb
+
+    No inverse of K_mm: of a full GP of 60 rows with a condition of 1e10 an inverse of the inverse leaves six digits of
+    V, and sweeps that never stand still. |A| = |K_mm|/|V|.
 
     Parameters
     ----------
     site_precision : (n,)     a
     site_shift : (n,)         b
     upsilon : (n, m)          rows κ_i
-    K_ZZ_inv : (m, m)         K_mm⁻¹
+    K_ZZ : (m, m)             K_mm
 
     Raises
     ------
-    NotPositiveDefiniteError  if sites and prior leave no distribution
+    NotPositiveDefiniteError  if K_ZZ is singular, or sites and prior leave no distribution
     """
-    precision = K_ZZ_inv + (upsilon.T * site_precision) @ upsilon
-    cov = factorise(0.5 * (precision + precision.T), "posterior precision", "lower damping").inverse
-    return Gaussian(cov @ (upsilon.T @ site_shift), cov)
+    L = cholesky(K_ZZ, "K_ZZ", _prior.REMEDY_Z)
+    kappa_L = upsilon @ L
+    A = np.eye(len(L)) + (kappa_L.T * site_precision) @ kappa_L
+    inner = factorise(0.5 * (A + A.T), "posterior precision in units of the prior", "lower damping")
+    cov = L @ inner.inverse @ L.T
+    cov = 0.5 * (cov + cov.T)
+    return Posterior(Gaussian(cov @ (upsilon.T @ site_shift), cov), inner.log_det)
 
 
 def ep_cavity(
@@ -197,8 +211,7 @@ def ep_log_evidence(
     NotPositiveDefiniteError  if K_ZZ is singular, or sites and prior leave no distribution
     ValueError                if a cavity is improper: its site has no scale
     """
-    K = factorise(K_ZZ, "K_ZZ", _prior.REMEDY_Z)
-    q = ep_posterior(site_precision, site_shift, upsilon, K.inverse)
+    q, log_det = ep_posterior(site_precision, site_shift, upsilon, K_ZZ)
     rows = np.arange(len(y_sign)) if batch is None else batch
     cavity = ep_cavity(*q, site_precision[rows], site_shift[rows], upsilon[rows])
     if not np.all(cavity.proper):
@@ -208,8 +221,7 @@ def ep_log_evidence(
     site_integral = 0.5 * (2.0 * b * p + b**2 * v - a * p**2) / growth - 0.5 * np.log(growth)
     log_scale = ep_tilted(p, v, y_sign[rows], cond_var[rows]).log_norm - site_integral
     shift = upsilon.T @ site_shift
-    log_det_V = factorise(q.inducing_cov, "inducing_cov", "lower damping").log_det
-    return float(len(y_sign) / len(rows) * np.sum(log_scale) + 0.5 * (shift @ q.inducing_mean + log_det_V - K.log_det))
+    return float(len(y_sign) / len(rows) * np.sum(log_scale) + 0.5 * (shift @ q.inducing_mean - log_det))
 
 
 def epgpc_gradients(
@@ -250,7 +262,7 @@ def epgpc_gradients(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular, or sites and prior leave no distribution
     """
     K = _prior.matrices(X, hyper)
-    mean, V = ep_posterior(site_precision, site_shift, K.upsilon, K.K_ZZ_inv)
+    mean, V = ep_posterior(site_precision, site_shift, K.upsilon, K.K_ZZ).q
     a, b, kappa = site_precision[batch], site_shift[batch], K.upsilon[batch]
     cavity = ep_cavity(mean, V, a, b, kappa)
     tilted = ep_tilted(cavity.mean, cavity.var, y_sign[batch], K.cond_var[batch])

@@ -1,17 +1,15 @@
 """Loops: coordinate ascent, predictions and gradients of the bound from inputs and labels. No equation lives here."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
-from reference.common._learning import Hyper
 from reference.common.options import Options, takes
 from reference.wenzel2019 import _prior
-from reference.wenzel2019._certain import certain
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import evidence_bound_chain, xgpc_bound
 from reference.wenzel2019.prediction import predict_probability
@@ -59,7 +57,7 @@ class XGPCFit(NamedTuple):
     converged: bool
     iterations: int
     derivatives: Derivatives  # of the bound, where the ascent ended
-    reason: str = ""  # why an ascent that came to its end is not called converged
+    reason: str = ""  # why it has not converged
 
 
 class XGPCState(NamedTuple):
@@ -140,22 +138,12 @@ def fit_xgpc(
     False, when 200 sweeps bring no smaller r: Σ comes from the inverse of an inverse, so rounding moves the iterates
     by about the condition of K_ZZ (K_XX) times 1e-18, which passes 1e-10 at conditions of some 1e8. What `residual`
     does not see is the rounding in K_mm⁻¹ itself, formed once: the fixed point is that of a matrix which is off by
-    about eps times its condition. Where that moves the answer, `converged` is False too, and `reason` says what moves:
-    see `reference.common._neighbours.rounding_doubt`.
+    about eps times its condition.
     μ is measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way:
     where labels cancel, the digits of μ that are left are those of rounding.
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    tolerance, max_iterations = options.tolerance, options.max_iterations
-
-    def again(there: _prior.Inputs) -> XGPCFit:
-        return ascend(there, tolerance, max_iterations)
-
-    def derivatives(fit: XGPCFit, hyper: Hyper) -> dict[str, Any]:
-        return bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
-
-    fit = ascend(given, tolerance, max_iterations, options.callback)
-    return certain(fit, given, tolerance, again, derivatives, ("c", "theta"))
+    return ascend(given, options.tolerance, options.max_iterations, options.callback)
 
 
 def ascend(
@@ -164,7 +152,7 @@ def ascend(
     max_iterations: int,
     callback: Callable[[XGPCState], None] | None = None,
 ) -> XGPCFit:
-    """The sweeps of `fit_xgpc`; `converged` does not ask yet what rounding leaves open.
+    """The sweeps of `fit_xgpc`.
 
     Parameters
     ----------
@@ -215,6 +203,7 @@ def ascend(
         arrival.converged,
         len(trace),
         derivatives,
+        "" if arrival.converged else arrival.reason(len(trace)),
     )
 
 

@@ -10,7 +10,6 @@ from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.options import Options, takes
 from reference.wenzel2019 import _prior
-from reference.wenzel2019._certain import certain
 from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
 from reference.wenzel2019.epgpc import (
     Sites,
@@ -22,7 +21,6 @@ from reference.wenzel2019.epgpc import (
     ep_tilted,
     epgpc_gradients,
 )
-from reference.wenzel2019.updates import Gaussian
 
 Array = NDArray[np.float64]
 
@@ -43,7 +41,7 @@ class EPGPCFit(NamedTuple):
     n_improper: int  # updates skipped because a cavity was no distribution
     iterations: int
     hyper: Hyper  # as learned
-    reason: str = ""  # why a run that came to its end is not called converged
+    reason: str = ""  # why it has not converged
 
 
 class EPState(NamedTuple):
@@ -56,20 +54,6 @@ class EPState(NamedTuple):
     hyper: Hyper
 
 
-def _refreshed(
-    q: Gaussian, sites: Sites, rows: Batch, y_sign: Array, K: _prior.Matrices, damping: float
-) -> tuple[Sites, int]:
-    """All sites, those of rows moved towards moment matching under one q(u); and how many cavities were improper."""
-    a, b, kappa = sites.precision[rows], sites.shift[rows], K.upsilon[rows]
-    cavity = ep_cavity(*q, a, b, kappa)
-    tilted = ep_tilted(cavity.mean, cavity.var, y_sign[rows], K.cond_var[rows])
-    target = ep_sites(cavity.mean, cavity.var, tilted.derivative, tilted.curvature)
-    new = Sites(sites.precision.copy(), sites.shift.copy())
-    new.precision[rows] = np.where(cavity.proper, (1.0 - damping) * a + damping * target.precision, a)
-    new.shift[rows] = np.where(cavity.proper, (1.0 - damping) * b + damping * target.shift, b)
-    return new, int(np.sum(~cavity.proper))
-
-
 def _finished(
     given: _prior.Inputs,
     K: _prior.Matrices,
@@ -79,45 +63,69 @@ def _finished(
     converged: bool,
     n_improper: int,
     iterations: int,
+    reason: str = "",
 ) -> EPGPCFit:
-    q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
+    q = ep_posterior(*sites, K.upsilon, K.K_ZZ).q
     log_evidence = ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var)
     cavity = ep_cavity(*q, *sites, K.upsilon)
     tilted = ep_tilted(cavity.mean, cavity.var, given.y_sign, K.cond_var)
     moments = ep_latent_moments(cavity.mean, cavity.var, tilted.derivative, tilted.curvature, K.cond_var)
     history = np.array(trace)
     counts = n_improper, iterations
-    return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper)
+    return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper, reason)
 
 
-def _propagate(
+def propagate(
     given: _prior.Inputs,
     tolerance: float,
     max_iterations: int,
     damping: float,
-    start: Sites | None,
-    callback: Callable[[EPState], None] | None,
+    start: Sites | None = None,
+    callback: Callable[[EPState], None] | None = None,
 ) -> EPGPCFit:
-    """Parallel sweeps to the fixed point, from sites of zero or from others."""
-    n = len(given.X)
-    K = _prior.matrices(given.X, given.hyper)
-    sites = Sites(np.zeros(n), np.zeros(n)) if start is None else start
-    everything = np.arange(n)
+    """Parallel sweeps from sites of zero, or from others: every cavity from one q(u), every site towards its moments.
+
+    `residual` is the estimated distance of the sites from the fixed point, see `Arrival`, by the largest relative
+    change of a and b as if the step had been whole. A site whose cavity is no distribution is left and counted.
+
+    Parameters
+    ----------
+    given : Inputs            checked
+    tolerance : float         of `residual`
+    max_iterations : int      sweeps after which it gives up and says so; earlier if 200 bring no smaller change
+    damping : float           share of a step that is taken
+    start : Sites             None: zero
+    callback : callable       called with an EPState after every sweep
+    """
+    X, y_sign, hyper = given
+    K = _prior.matrices(X, hyper)
+    sites = Sites(np.zeros(len(X)), np.zeros(len(X))) if start is None else start
     trace: list[float] = []
-    arrival = Arrival(tolerance)
-    n_improper, converged = 0, False
-    while not converged and len(trace) < max_iterations and not arrival.stalled:
-        q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
-        new, skipped = _refreshed(q, sites, everything, given.y_sign, K, damping)
-        n_improper += skipped
-        # a damped step is measured as if it had been whole
-        arrival.see(max(change(after, before) for after, before in zip(new, sites, strict=True)) / damping)
-        sites = new
-        converged = arrival.converged and skipped == 0
-        trace.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+    arrival, n_improper, left = Arrival(tolerance), 0, 0
+    while not (arrival.converged and not left) and len(trace) < max_iterations and not arrival.stalled:
+        # fmt: off
+        q = ep_posterior(*sites, K.upsilon, K.K_ZZ).q                                         # N(u|0, K_mm) Π t_i
+        cavity = ep_cavity(*q, *sites, K.upsilon)                                             # q/t_i
+        tilted = ep_tilted(*cavity[:2], y_sign, K.cond_var)                                   # cavity times Φ(y_i f_i)
+        target = ep_sites(*cavity[:2], tilted.derivative, tilted.curvature)                   # its moments
+        # fmt: on
+        before, sites = sites, _towards(target, sites, cavity.proper, damping)
+        left = int(np.sum(~cavity.proper))
+        n_improper += left
+        arrival.see(max(change(after, old) for after, old in zip(sites, before, strict=True)) / damping)
+        trace.append(ep_log_evidence(*sites, y_sign, K.K_ZZ, K.upsilon, K.cond_var))
         if callback is not None:
-            callback(EPState(len(trace), trace[-1], arrival.residual, sites, given.hyper))
-    return _finished(given, K, sites, trace, arrival.residual, converged, n_improper, len(trace))
+            callback(EPState(len(trace), trace[-1], arrival.residual, sites, hyper))
+    converged = arrival.converged and not left
+    reason = f"{left} cavities are no distribution" if left else arrival.reason(len(trace))
+    counts = n_improper, len(trace), "" if converged else reason
+    return _finished(given, K, sites, trace, arrival.residual, converged, *counts)
+
+
+def _towards(target: Sites, sites: Sites, proper: NDArray[np.bool_], damping: float) -> Sites:
+    """Sites moved by a share of the way to a target, where the cavity is a distribution."""
+    moved = (np.where(proper, (1.0 - damping) * a + damping * b, a) for a, b in zip(sites, target, strict=True))
+    return Sites(*moved)
 
 
 @takes("epgpc")
@@ -160,40 +168,33 @@ def fit_epgpc(
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
     tolerance, max_iterations, damping = options.tolerance, options.max_iterations, options.damping
     learned = check_learn(options.learn, given.hyper)
-    everything = np.arange(len(given.X))
-
-    def answer(hyper: Hyper) -> EPGPCFit:
-        """EP at its fixed point, and whether rounding leaves it open."""
-        held = given._replace(hyper=hyper)
-        fit = _propagate(held, tolerance, max_iterations, damping, None, options.callback)
-        start = Sites(fit.site_precision, fit.site_shift)
-
-        def again(there: _prior.Inputs) -> EPGPCFit:
-            return _propagate(there, tolerance, max_iterations, damping, start, None)
-
-        def derivatives(value: EPGPCFit, there: Hyper) -> dict[str, Any]:
-            return epgpc_gradients(given.X, given.y_sign, there, value.site_precision, value.site_shift, everything)
-
-        return certain(fit, held, tolerance, again, derivatives, ("site_precision", "site_shift"))
-
     if not learned:
-        return answer(given.hyper)
+        return propagate(given, tolerance, max_iterations, damping, callback=options.callback)
+    everything = np.arange(len(given.X))
     last: list[Sites] = []
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
         start = last[0] if last else None
-        fit = _propagate(given._replace(hyper=hyper), tolerance, max_iterations, damping, start, None)
+        fit = propagate(given._replace(hyper=hyper), tolerance, max_iterations, damping, start)
         last[:] = [Sites(fit.site_precision, fit.site_shift)]
         return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[0], everything, learned)
 
     optimum = maximise(objective, given.hyper, learned, 200)
-    fit = answer(optimum.hyper)
+    end = given._replace(hyper=optimum.hyper)
+    fit = propagate(end, tolerance, max_iterations, damping, callback=options.callback)
     return fit._replace(
         trace=optimum.trace,
         residual=optimum.residual,
         converged=optimum.converged and fit.converged,
         iterations=optimum.iterations,
     )
+
+
+def _replaced(whole: Array, rows: Batch, part: Array) -> Array:
+    """A copy with other values in some rows."""
+    result = whole.copy()
+    result[rows] = part
+    return result
 
 
 @takes("epgpc")
@@ -247,9 +248,16 @@ def fit_epgpc_batches(
     for step, batch in enumerate(plan, 1):
         before = sites
         for rows in [batch] if options.parallel else batch[:, None]:
-            q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
-            sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, options.damping)
-            n_improper += skipped
+            mine, kappa = Sites(sites.precision[rows], sites.shift[rows]), K.upsilon[rows]
+            # fmt: off
+            q = ep_posterior(*sites, K.upsilon, K.K_ZZ).q                                     # N(u|0, K_mm) Π t_i
+            cavity = ep_cavity(*q, *mine, kappa)                                              # q/t_i
+            tilted = ep_tilted(*cavity[:2], given.y_sign[rows], K.cond_var[rows])             # cavity times Φ(y_i f_i)
+            target = ep_sites(*cavity[:2], tilted.derivative, tilted.curvature)               # its moments
+            # fmt: on
+            new = _towards(target, mine, cavity.proper, options.damping)
+            sites = Sites(*(_replaced(whole, rows, part) for whole, part in zip(sites, new, strict=True)))
+            n_improper += int(np.sum(~cavity.proper))
         residual = max(change(new, old) for new, old in zip(sites, before, strict=True))
         once = np.unique(batch)
         if options.trace:

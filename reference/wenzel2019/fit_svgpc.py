@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
+from reference.common._options import shown
 from reference.common.options import Options, takes
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
-from reference.wenzel2019._certain import certain
 from reference.wenzel2019._stochastic import Method, SVIFit, run
-from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_gradients_at_maximum, svgpc_natural_gradient
-from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step, to_natural
+from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_natural_gradient
+from reference.wenzel2019.updates import Gaussian, from_natural, natural_gradient_step, to_natural
 
 Array = NDArray[np.float64]
 
 
-_NEAR, _ROUNDED = 1e-3, 1e-11  # relative changes between which a longer step is a step that led away
-_LEAST_CEILING = 0.05
+# of steps on all data: whole ones circle around the maximum at prior variances above some 20, half ones above 1000
+RATE = 0.5
 
 
 class SVGPCFit(NamedTuple):
@@ -36,7 +36,7 @@ class SVGPCFit(NamedTuple):
     converged: bool
     iterations: int
     hyper: Hyper  # as learned
-    reason: str = ""  # why an ascent that came to its end is not called converged
+    reason: str = ""  # why it has not converged
 
 
 class ProbitPrediction(NamedTuple):
@@ -48,50 +48,46 @@ class ProbitPrediction(NamedTuple):
     probability_mass: Array  # (t,)   their sum
 
 
-def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: Gaussian | None) -> SVGPCFit:
-    """Natural-gradient steps on all data, halved where the bound would fall, doubled up to one where it does not."""
+def ascend(
+    given: _prior.Inputs, tolerance: float, max_iterations: int, rate: float = RATE, start: Gaussian | None = None
+) -> SVGPCFit:
+    """Natural-gradient steps of one rate on all data, from q(u) = p(u) or another start.
+
+    `residual` is the estimated distance to the fixed point, see `Arrival`, by the largest relative change of μ and Σ as
+    if the step had been whole. Where labels cancel, the digits of μ that are left are those of rounding: it is measured
+    against the larger of its largest entry and 1 % of what it would be if all labels pulled one way.
+
+    Parameters
+    ----------
+    given : Inputs            checked
+    tolerance : float         of `residual`
+    max_iterations : int      steps after which it gives up and says so; earlier if 200 bring no smaller change
+    rate : float              of the steps
+    start : Gaussian          q(u); None: p(u)
+    """
     X, y_sign, hyper = given
     K = _prior.matrices(X, hyper)
     everything = np.arange(len(X))
-    q = Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
-    eta = Natural(np.zeros(len(K.K_ZZ)), -0.5 * K.K_ZZ_inv)
-
-    def bound(at: Gaussian) -> float:
-        return svgpc_bound(*at, everything, y_sign, K.K_ZZ, K.upsilon, K.cond_var)
-
-    if start is not None:
-        eta, q = to_natural(*start), start
-    elbo, rate, ceiling = bound(q), 1.0, 1.0
+    q = Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ) if start is None else start
+    eta = to_natural(*q)
     trace: list[float] = []
-    arrival, stuck = Arrival(tolerance), False
-    while not (arrival.converged or stuck) and len(trace) < max_iterations and not arrival.stalled:
-        gradient = svgpc_natural_gradient(*eta, everything, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
-        while True:
-            new_eta = natural_gradient_step(*eta, *gradient, rate)
-            new = from_natural(*new_eta)
-            value = bound(new)
-            # near the fixed point the bound changes by rounding only: sums of n + m terms, 1e-11 of their size
-            if value >= elbo - 1e-11 * (1.0 + abs(elbo)):
-                break
-            stuck = rate < 1e-6  # rounding of the bound hides its rise: no length of a step will help
-            if stuck:
-                break
-            rate *= 0.5
-        # where labels cancel, the digits of the mean that are left are those of rounding: it is measured against 1 % of
-        # what it would be if all labels pulled one way, and the distance as if the step had been whole
-        uncancelled = 0.5 * float(np.max(np.sum(np.abs(new.inducing_cov @ K.upsilon.T), axis=1)))
-        floors = 0.01 * uncancelled, 0.0
-        arrival.see(max(change(a, b, floor) for a, b, floor in zip(new, q, floors, strict=True)) / rate)
-        changes = arrival.changes
-        eta, q, elbo = new_eta, new, value
-        trace.append(elbo)
-        # so near the fixed point the bound no longer tells a step that leads away, but its successor is longer
-        if len(changes) > 1 and _NEAR > changes[-1] > changes[-2] > _ROUNDED:
-            ceiling = max(0.5 * rate, _LEAST_CEILING)
-        rate = min(ceiling, 2.0 * rate)
+    arrival = Arrival(tolerance)
+    # fmt: off
+    while not arrival.converged and not arrival.stalled and len(trace) < max_iterations:
+        gradient = svgpc_natural_gradient(*eta, everything, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)   # (17)
+        eta = natural_gradient_step(*eta, *gradient, rate)                                    # 4.3
+        before, q = q, from_natural(*eta)                                                     # 4.3
+        trace.append(svgpc_bound(*q, everything, y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+        floor = 0.005 * float(np.max(np.sum(np.abs(q.inducing_cov @ K.upsilon.T), axis=1)))
+        moved = change(q.inducing_mean, before.inducing_mean, floor), change(q.inducing_cov, before.inducing_cov)
+        arrival.see(max(moved) / rate)
+    # fmt: on
+    reason = "" if arrival.converged else arrival.reason(len(trace))
     moments = _prior.latent_moments(K, *q)
-    converged = arrival.converged and not stuck
-    return SVGPCFit(*q, *moments, elbo, np.array(trace), arrival.residual, converged, len(trace), hyper)
+    history = np.array(trace)
+    return SVGPCFit(
+        *q, *moments, trace[-1], history, arrival.residual, arrival.converged, len(trace), hyper, reason
+    )  # fmt: skip
 
 
 @takes("svgpc")
@@ -108,8 +104,8 @@ def fit_svgpc(
 ) -> SVGPCFit:
     """The maximum of the probit bound in q(u), and in the hyper-parameters to learn.
 
-    Natural-gradient steps on all data from q(u) = p(u), each of rate one unless the bound would fall, which halves it.
-    Hyper-parameters by L-BFGS-B in log variance, log lengthscales, log noise and Z, with q(u) at its maximum each time.
+    Natural-gradient steps on all data from q(u) = p(u), see `ascend`. Hyper-parameters
+    by L-BFGS-B in log variance, log lengthscales, log noise and Z, with q(u) at its maximum each time.
 
     Parameters
     ----------
@@ -120,7 +116,8 @@ def fit_svgpc(
     noise : float             >= 0, added to the prior variance of each latent value at data and test points
     jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
     Z : (m, d) or None        inducing inputs; None is the full GP
-    options : Options         of "svgpc", or each by name; those of mini-batches are not looked at
+    options : Options         of "svgpc", or each by name; rate: a number, or None: ½; others of mini-batches are
+                              not looked at
 
     Returns
     -------
@@ -132,37 +129,26 @@ def fit_svgpc(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    tolerance, max_iterations = options.tolerance, options.max_iterations
+    rate = RATE if options.rate is None else options.rate
+    if rate == "adaptive" or isinstance(rate, tuple):
+        raise ValueError(f"rate: found {shown(rate)}, expected a number for steps on all data")
+    steps = options.tolerance, options.max_iterations, rate
     learned = check_learn(options.learn, given.hyper)
     everything = np.arange(len(given.X))
 
-    def answer(hyper: Hyper) -> SVGPCFit:
-        """The maximum in q(u), and whether rounding leaves it open."""
-        held = given._replace(hyper=hyper)
-        fit = _ascend(held, tolerance, max_iterations, None)
-        start = Gaussian(fit.inducing_mean, fit.inducing_cov)
-
-        def again(there: _prior.Inputs) -> SVGPCFit:
-            return _ascend(there, tolerance, max_iterations, start)
-
-        def derivatives(value: SVGPCFit, there: Hyper) -> dict[str, Any]:
-            return svgpc_gradients_at_maximum(given.X, given.y_sign, there, value.inducing_mean, value.inducing_cov)
-
-        return certain(fit, held, tolerance, again, derivatives)
-
     if not learned:
-        return answer(given.hyper)
+        return ascend(given, *steps)
     last: list[Gaussian] = []  # where the search was before is near where it is now
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
         start = last[0] if last else None
-        fit = _ascend(given._replace(hyper=hyper), tolerance, max_iterations, start)
+        fit = ascend(given._replace(hyper=hyper), *steps, start)
         last[:] = [Gaussian(fit.inducing_mean, fit.inducing_cov)]
         q = fit.inducing_mean, fit.inducing_cov
         return fit.elbo, svgpc_gradients(given.X, given.y_sign, hyper, *q, everything, learned)
 
     optimum = maximise(objective, given.hyper, learned, 200)
-    fit = answer(optimum.hyper)
+    fit = ascend(given._replace(hyper=optimum.hyper), *steps)
     return fit._replace(
         trace=optimum.trace,
         residual=optimum.residual,

@@ -214,7 +214,7 @@ _RIIHIMAKI: list[tuple[str, dict[str, Any]]] = [
     *(("qep", {"schedule": s, "lambda_": x, **_PLAIN})
       for s, x in product(("parallel", "sequential"), ("diagonal", "full"))),
     *(("qiep", {"schedule": s, **_PLAIN}) for s in ("parallel", "sequential")),
-    ("vb-probit", {**_PLAIN, "accelerate": False}),
+    ("vb-probit", _PLAIN),
 ]  # fmt: skip
 
 # method, problem, options, those of fast alone
@@ -225,8 +225,7 @@ _STEPS: list[tuple[str, Draw, dict[str, Any], dict[str, Any]]] = [
       for method, options in _OF_2020 for alpha, epsilon in ((0.6, 0.1), (1.0, 0.0), (0.0, 0.1))),
     ("label-regression", _several(**_ERRORS),
      {"learn": FIELDS, "optimizer": "adaptive", "rate": 0.02, "n_steps": 5}, {}),
-    *((method, _full("multinomial-probit"), options, {} if method == "vb-probit" else {"accelerate": False})
-      for method, options in _RIIHIMAKI),
+    *((method, _full("multinomial-probit"), options, {"accelerate": False}) for method, options in _RIIHIMAKI),
     ("laplace", _full("softmax"), _PLAIN, {}),
     *(("laplace-binary", _one_full(link, variance=200.0), _FEW, {}) for link in ("logit", "probit")),
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from reference.common._learning import Hyper
 from reference.wenzel2019.epgpc import (
@@ -43,11 +43,11 @@ def log_fitc(X, y, variance, lengthscales, noise, jitter, Z):
 def test_cavity_and_site_multiply_to_the_posterior(model):
     s = model
     a, b = np.array([0.3, 0.1, 0.5, 0.2, 0.4, 0.6]), np.array([0.5, -0.2, 0.1, 0.0, -0.4, 0.3])
-    whole = ep_posterior(a, b, s.kappa, s.K_ZZ_inv)
+    whole = ep_posterior(a, b, s.kappa, s.K_ZZ).q
     got = ep_cavity(*whole, a, b, s.kappa)
     for i in range(s.n):
         rest = np.arange(s.n) != i
-        without = ep_posterior(a[rest], b[rest], s.kappa[rest], s.K_ZZ_inv)
+        without = ep_posterior(a[rest], b[rest], s.kappa[rest], s.K_ZZ).q
         # conditions below 1e4
         assert got.mean[i] == pytest.approx(s.kappa[i] @ without.inducing_mean, rel=1e-9, abs=1e-11)
         assert got.var[i] == pytest.approx(s.kappa[i] @ without.inducing_cov @ s.kappa[i], rel=1e-9, abs=0)
@@ -199,7 +199,7 @@ def test_the_full_process_is_the_limit_of_inducing_points_at_the_data(rng):
 def test_sites_of_zero_leave_the_prior_and_its_log_z(model):
     s = model
     none = np.zeros(s.n)
-    q = ep_posterior(none, none, s.kappa, s.K_ZZ_inv)
+    q = ep_posterior(none, none, s.kappa, s.K_ZZ).q
     np.testing.assert_allclose(q.inducing_cov, s.K_ZZ, rtol=0, atol=1e-10)  # the inverse of an inverse
     got = ep_log_evidence(none, none, s.y, s.K_ZZ, s.kappa, s.cond_var)
     # each Ẑ_i is ½ under the prior
@@ -229,3 +229,23 @@ def test_bad_settings_are_named(rng, change, message):
     X, y = data(rng)
     with pytest.raises(ValueError, match=message):
         fit_epgpc(X, y, *PRIOR, **change)
+
+
+def test_a_full_gp_of_many_rows_reaches_its_fixed_point(rng):
+    X = rng.uniform(-2.0, 2.0, (60, 2))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=60) > 0.0, 1.0, -1.0)
+    # K_XX has a condition of 1e9: an inverse of its inverse would leave seven digits
+    fit = fit_epgpc(X, y, 3.0, np.array([2.0, 2.5]), 0.0, 1e-7)
+    assert fit.converged
+    assert fit.iterations < 30
+    K = 3.0 * np.exp(-0.5 * np.sum(((X[:, None] - X[None]) / np.array([2.0, 2.5])) ** 2, axis=2)) + 1e-7 * np.eye(60)
+    # one more sweep by other algebra, scalar after scalar: (K + a⁻¹)⁻¹ is well conditioned
+    whole = K - K @ np.linalg.solve(K + np.diag(1.0 / fit.site_precision), K)
+    mean, var = whole @ fit.site_shift, np.diag(whole)
+    left = 1.0 / (1.0 / var - fit.site_precision)
+    m = left * (mean / var - fit.site_shift)
+    z = y * m / np.sqrt(1.0 + left)
+    ratio = np.exp(norm.logpdf(z) - norm.logcdf(z))
+    curvature = ratio * (z + ratio) / (1.0 + left)
+    precision = curvature / (1.0 - left * curvature)
+    np.testing.assert_allclose(precision, fit.site_precision, rtol=0, atol=1e-9 * np.max(precision))
