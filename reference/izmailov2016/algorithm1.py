@@ -6,13 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._iteration import change
 from reference.common._search import REACH, Limits, maximise
-from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Matrices, Prior
-from reference.izmailov2016.bound import kl_gaussian
 from reference.izmailov2016.jaakkola_jordan import (
     jj_collapsed_bound,
     jj_collapsed_gradient,
@@ -20,26 +17,17 @@ from reference.izmailov2016.jaakkola_jordan import (
     jj_optimal_mean,
     jj_optimal_xi,
 )
-from reference.izmailov2016.model import REMEDY_Z
+from reference.izmailov2016.record import Alternation, AlternationState, Rounds, Sweeps, Variational, largest_move
 from reference.izmailov2016.sparse import marginal_moments
 from reference.izmailov2016.taylor import (
     taylor_collapsed_bound,
     taylor_collapsed_gradient,
-    taylor_log_likelihood,
     taylor_optimal_covariance,
     taylor_optimal_mean,
     taylor_xi,
 )
 
 Array = NDArray[np.float64]
-
-
-class Variational(NamedTuple):
-    """q(u) = N(μ, Σ) and the local parameters."""
-
-    inducing_mean: Array  # (m,)
-    inducing_cov: Array  # (m, m)
-    xi: Array  # (n,)
 
 
 class Adapted(NamedTuple):
@@ -49,49 +37,6 @@ class Adapted(NamedTuple):
     xi: Array  # (n,)
     bound: float
     evaluations: int
-
-
-def largest_move(new: Variational, old: Variational, K: Matrices) -> float:
-    """Relative change of μ and Σ: where labels cancel, the digits of μ that are left are those of rounding.
-
-    μ is measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way.
-
-    Parameters
-    ----------
-    new, old : Variational
-    K : Matrices              of the prior
-    """
-    kappa = K.K_XZ @ factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    uncancelled = 0.5 * float(np.max(np.sum(np.abs(new.inducing_cov @ kappa.T), axis=1)))
-    mean = change(new.inducing_mean, old.inducing_mean, 0.01 * uncancelled)
-    return max(mean, change(new.inducing_cov, old.inducing_cov))
-
-
-class Alternation(NamedTuple):
-    """Where an algorithm ended."""
-
-    hyper: Prior
-    q: Variational
-    trace: Array  # bound after each iteration
-    residual: float  # relative change of the bound in the last iteration
-    converged: bool
-    iterations: int
-    moves: tuple[float, ...] = ()  # relative changes of μ and Σ from iteration to iteration
-
-
-class AlternationState(NamedTuple):
-    """What a callback is told after each iteration."""
-
-    iteration: int
-    elbo: float
-    residual: float
-    hyper: Prior
-    inducing_mean: Array
-    inducing_cov: Array
-
-
-StageOne = Callable[[Variational, Matrices], Variational]
-StageTwo = Callable[[Prior, Array], Adapted]
 
 
 @equation("izmailov2016", "alg1-init")
@@ -166,8 +111,7 @@ def taylor_stage_one(
 ) -> Variational:
     """The same for vi-Taylor: ξ_i = m_i, then (17) and (18), n_upd times: izmailov2016, section 4.2.
 
-    It is Newton's method on log p(u) + Σ_i log p(y_i|κ_i u), in which Σ plays no part. Where a whole step would lower
-    that (a far start under a large prior variance), ξ_i stops half-way, and again; the paper takes whole steps.
+    It is Newton's method on log p(u) + Σ_i log p(y_i|κ_i u), in which Σ plays no part.
 
     Parameters
     ----------
@@ -185,24 +129,14 @@ def taylor_stage_one(
     Variational               inducing_mean, inducing_cov, xi
     """
 
-    def height(at: Array) -> float:
-        f = marginal_moments(at, Sigma, K_ZZ, K_XZ, k_xx).latent_mean
-        log_likelihood = float(np.sum(taylor_log_likelihood(f, f, y_sign, likelihood)))  # exact where it is expanded
-        return log_likelihood - kl_gaussian(at, K_ZZ, K_ZZ)  # ½ atᵀK_mm⁻¹at
-
     mu, Sigma = inducing_mean, inducing_cov
+    # fmt: off
     for _ in range(n_upd):
-        # fmt: off
         m, _ = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                         # (10)
         xi = taylor_xi(m)                                                            # below (18)
-        new = taylor_optimal_mean(xi, y_sign, K_ZZ, K_XZ, likelihood)                # (18)
+        mu = taylor_optimal_mean(xi, y_sign, K_ZZ, K_XZ, likelihood)                 # (18)
         Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)        # (17)
-        # fmt: on
-        now, step = height(mu), 1.0
-        # at the mode the height changes by rounding only
-        while step > 1e-6 and not height(mu + step * (new - mu)) >= now - 1e-10 * (1.0 + abs(now)):
-            step *= 0.5
-        mu = (1.0 - step) * mu + step * new
+    # fmt: on
     return Variational(mu, Sigma, xi)
 
 
@@ -267,50 +201,69 @@ def _jj_objective(
     return objective
 
 
-def alternate(
-    X: Array,
-    hyper: Prior,
-    first_stage: StageOne,
-    second_stage: StageTwo,
-    tolerance: float,
-    max_iterations: int,
-    callback: Callable[[AlternationState], None] | None = None,
-) -> Alternation:
-    """The outer loop of algorithm 1, from μ = 0, Σ = I, until the relative change of the bound is below tolerance.
+def taylor_stage_two(
+    X: Array, y_sign: Array, hyper: Prior, xi: Array, learn: Sequence[str], n_fun: int, likelihood: str = "logit"
+) -> Adapted:
+    """The same with J̃_ξ of (19) in the place of Ĵ: izmailov2016, section 4.2.
 
     Parameters
     ----------
     X : (n, d)                inputs
-    hyper : Prior             θ at the start
-    first_stage : callable    Variational and Matrices to a new Variational
-    second_stage : callable   Prior and ξ to Adapted
-    tolerance : float         of the relative change of the bound
-    max_iterations : int      iterations after which the loop gives up
-    callback : callable       called with an AlternationState after each
-
-    Returns
-    -------
-    Alternation               μ and Σ are those of the last first stage, as in the algorithm: of the θ before the last
-    step
+    y_sign : (n,)             y, labels -1 or +1
+    hyper : Prior             θ, where the search starts; logarithms move
+    xi : (n,)                 ξ, held
+    learn : names             of "variance", "lengthscales", "noise"
+    n_fun : int               evaluations of J̃ and its gradient
+    likelihood : str          "logit" or "probit"
     """
-    K = _prior.matrices(X, hyper)
-    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))  # ξ: none before the first stage
-    trace: list[float] = []
-    moves: list[float] = []
-    residual, converged = np.inf, False
-    while not converged and len(trace) < max_iterations:
-        before, q = q, first_stage(q, K)
-        moves.append(largest_move(q, before, K))
-        adapted = second_stage(hyper, q.xi)
-        hyper, q = adapted.hyper, q._replace(xi=adapted.xi)
-        K = _prior.matrices(X, hyper)
-        trace.append(adapted.bound)
-        if len(trace) > 1:
-            residual = abs(trace[-1] - trace[-2]) / max(abs(trace[-1]), abs(trace[-2]), 1.0)
-            converged = residual < tolerance
-        if callback is not None:
-            callback(AlternationState(len(trace), trace[-1], residual, hyper, q.inducing_mean, q.inducing_cov))
-    return Alternation(hyper, q, np.array(trace), residual, converged, len(trace), tuple(moves))
+    names = tuple(learn)
+    if not names:  # θ held: there is nothing to search
+        return Adapted(hyper, xi, taylor_collapsed_bound(xi, y_sign, *_prior.matrices(X, hyper), likelihood), 1)
+
+    def objective(where: Array) -> tuple[float, Array]:
+        there = _prior.moved(hyper, names, where)
+        K = _prior.matrices(X, there)
+        derivatives = taylor_collapsed_gradient(xi, y_sign, *K, likelihood)
+        gradient = _prior.log_derivatives(there, names, _prior.through_kernel(derivatives, X, there, names))
+        return taylor_collapsed_bound(xi, y_sign, *K, likelihood), gradient
+
+    optimum = maximise(objective, _prior.coordinates(hyper, names), Limits(evaluations=n_fun), REACH)
+    return Adapted(_prior.moved(hyper, names, optimum.where), xi, optimum.value, optimum.evaluations)
+
+
+def jj_fixed_point(q: Variational, y_sign: Array, K: Matrices, sweeps: Sweeps) -> Variational:
+    """(15), (13), (12) until μ and Σ stand still, at given θ: there all variants of vi-JJ maximise (14).
+
+    Parameters
+    ----------
+    q : Variational           where to start
+    y_sign : (n,)             y, labels -1 or +1
+    K : Matrices              of the prior
+    sweeps : Sweeps           new
+    """
+    while not sweeps.ended:
+        before, q = q, vi_jj_stage_one(*q[:2], y_sign, *K, 1)
+        sweeps.made(q, before, K, jj_collapsed_bound(q.xi, y_sign, *K))
+    return q
+
+
+def taylor_fixed_point(
+    q: Variational, y_sign: Array, K: Matrices, sweeps: Sweeps, likelihood: str = "logit"
+) -> Variational:
+    """ξ = m, (18), (17) until μ and Σ stand still, at given θ.
+
+    Parameters
+    ----------
+    q : Variational           where to start
+    y_sign : (n,)             y, labels -1 or +1
+    K : Matrices              of the prior
+    sweeps : Sweeps           new
+    likelihood : str          "logit" or "probit"
+    """
+    while not sweeps.ended:
+        before, q = q, taylor_stage_one(*q[:2], y_sign, *K, 1, likelihood)
+        sweeps.made(q, before, K, taylor_collapsed_bound(q.xi, y_sign, *K, likelihood))
+    return q
 
 
 @equation("izmailov2016", "alg1")
@@ -351,15 +304,18 @@ def vi_jj(
     -----
     "Until convergence" is not said of what; here of the bound.
     """
-    return alternate(
-        X,
-        hyper,
-        lambda q, K: vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, n_upd),
-        lambda at, xi: vi_jj_stage_two(X, y_sign, at, xi, learn, n_fun),
-        tolerance,
-        max_iterations,
-        callback,
-    )
+    K = _prior.matrices(X, hyper)
+    # fmt: off
+    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))                        # μ, Σ ← 0, I
+    rounds = Rounds(tolerance, max_iterations, callback)
+    while not rounds.ended:
+        before, q = q, vi_jj_stage_one(*q[:2], y_sign, *K, n_upd)                 # stage 1
+        move = largest_move(q, before, K)
+        hyper, xi, bound, _ = vi_jj_stage_two(X, y_sign, hyper, q.xi, learn, n_fun)          # stage 2
+        K, q = _prior.matrices(X, hyper), q._replace(xi=xi)
+        rounds.made(bound, move, hyper, q)
+    # fmt: on
+    return rounds.result(hyper, q)
 
 
 @equation("izmailov2016", "vi-jj-hybrid")
@@ -396,15 +352,19 @@ def vi_jj_hybrid(
     ------
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
-    return alternate(
-        X,
-        hyper,
-        lambda q, K: vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, n_upd),
-        lambda at, xi: vi_jj_stage_two(X, y_sign, at, xi, learn, n_fun, joint=True),
-        tolerance,
-        max_iterations,
-        callback,
-    )
+    K = _prior.matrices(X, hyper)
+    # fmt: off
+    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))                        # μ, Σ ← 0, I
+    rounds = Rounds(tolerance, max_iterations, callback)
+    while not rounds.ended:
+        before, q = q, vi_jj_stage_one(*q[:2], y_sign, *K, n_upd)                 # stage 1
+        move = largest_move(q, before, K)
+        hyper, xi, bound, _ = vi_jj_stage_two(                                                # 4.1, over θ and ξ
+            X, y_sign, hyper, q.xi, learn, n_fun, joint=True)
+        K, q = _prior.matrices(X, hyper), q._replace(xi=xi)
+        rounds.made(bound, move, hyper, q)
+    # fmt: on
+    return rounds.result(hyper, q)
 
 
 @equation("izmailov2016", "vi-jj-full")
@@ -503,29 +463,15 @@ def vi_taylor(
     ------
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
-    names = tuple(learn)
-
-    def second_stage(at: Prior, xi: Array) -> Adapted:
-        if not names:  # θ held: there is nothing to search
-            return Adapted(at, xi, taylor_collapsed_bound(xi, y_sign, *_prior.matrices(X, at), likelihood), 1)
-
-        def objective(where: Array) -> tuple[float, Array]:
-            there = _prior.moved(at, names, where)
-            K = _prior.matrices(X, there)
-            derivatives = taylor_collapsed_gradient(xi, y_sign, *K, likelihood)
-            gradient = _prior.log_derivatives(there, names, _prior.through_kernel(derivatives, X, there, names))
-            return taylor_collapsed_bound(xi, y_sign, *K, likelihood), gradient
-
-        start = _prior.coordinates(at, names)
-        optimum = maximise(objective, start, Limits(evaluations=n_fun), REACH)
-        return Adapted(_prior.moved(at, names, optimum.where), xi, optimum.value, optimum.evaluations)
-
-    return alternate(
-        X,
-        hyper,
-        lambda q, K: taylor_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, n_upd, likelihood),
-        second_stage,
-        tolerance,
-        max_iterations,
-        callback,
-    )
+    K = _prior.matrices(X, hyper)
+    # fmt: off
+    q = Variational(*vi_jj_init(len(K.K_ZZ)), np.full(len(X), np.nan))                        # μ, Σ ← 0, I
+    rounds = Rounds(tolerance, max_iterations, callback)
+    while not rounds.ended:
+        before, q = q, taylor_stage_one(*q[:2], y_sign, *K, n_upd, likelihood)    # stage 1
+        move = largest_move(q, before, K)
+        hyper, xi, bound, _ = taylor_stage_two(X, y_sign, hyper, q.xi, learn, n_fun, likelihood)   # (19)
+        K, q = _prior.matrices(X, hyper), q._replace(xi=xi)
+        rounds.made(bound, move, hyper, q)
+    # fmt: on
+    return rounds.result(hyper, q)

@@ -1,6 +1,6 @@
 """Loops: fixed points of the five methods, hyper-parameters, predictions and gradients. No equation lives here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,24 +8,20 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._batches import planned_batches
-from reference.common._iteration import Arrival, change
-from reference.common._neighbours import Answer, gradient_answers, moment_answers, rounding_doubt
+from reference.common._iteration import change
 from reference.common._options import shown
-from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.errors import NotPositiveDefiniteError, cholesky
 from reference.common.options import Options, takes
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Inputs, Matrices, Prior
 from reference.izmailov2016.algorithm1 import (
-    Alternation,
-    Variational,
-    largest_move,
-    taylor_stage_one,
+    jj_fixed_point,
+    taylor_fixed_point,
     vi_jj,
     vi_jj_full,
     vi_jj_hybrid,
     vi_jj_init,
-    vi_jj_stage_one,
     vi_taylor,
 )
 from reference.izmailov2016.bound import (
@@ -37,11 +33,12 @@ from reference.izmailov2016.bound import (
     expectations,
     gauss_hermite_expectation,
 )
-from reference.izmailov2016.jaakkola_jordan import jj_bound, jj_collapsed_bound, jj_collapsed_gradient
+from reference.izmailov2016.jaakkola_jordan import jj_bound, jj_collapsed_gradient
 from reference.izmailov2016.model import REMEDY_Z, latent_predictive, predictive_probability
+from reference.izmailov2016.record import Sweeps, Variational
 from reference.izmailov2016.sparse import marginal_moments, predict_latent
-from reference.izmailov2016.svi import StepState, svi_adadelta, svi_lbfgs
-from reference.izmailov2016.taylor import taylor_bound, taylor_collapsed_bound, taylor_collapsed_gradient
+from reference.izmailov2016.svi import StepState, svi_adadelta, svi_fixed_point, svi_lbfgs
+from reference.izmailov2016.taylor import taylor_bound, taylor_collapsed_gradient
 
 Array = NDArray[np.float64]
 
@@ -63,19 +60,9 @@ class VIFit(NamedTuple):
     converged: bool
     iterations: int
     hyper: Prior  # as learned
-    reason: str = ""  # why it is not converged, where the distance is not what keeps it from that
+    reason: str = ""  # why it has not converged
     derivatives: ElboGradient | None = None  # svi: derivatives of (11) at the end
     quadrature_gap: float | None = None  # svi, logit: what 20 Gauss-Hermite nodes add to the data term of (11)
-
-
-class VIState(NamedTuple):
-    """What a callback is told after every iteration towards a fixed point."""
-
-    iteration: int
-    elbo: float
-    residual: float
-    inducing_mean: Array
-    inducing_cov: Array
 
 
 class VIPrediction(NamedTuple):
@@ -87,138 +74,32 @@ class VIPrediction(NamedTuple):
     probability_mass: Array  # (t,)   before normalising
 
 
-class _Ascent(NamedTuple):
-    q: Variational
-    trace: Array
-    residual: float
-    converged: bool
-    iterations: int
-
-
-def _fixed_point(
-    K: Matrices,
-    start: Variational,
-    update: Callable[[Variational], tuple[Variational, float]],
-    value: Callable[[Variational], float],
-    tolerance: float,
-    max_iterations: int,
-    callback: Callable[[VIState], None] | None,
-    moves: Sequence[float] = (),
-) -> _Ascent:
-    """Updates, at least one, until the estimated distance of μ and Σ to the fixed point is below tolerance.
-
-    An update gives the new q and the rate of its step: the distance is measured as if that had been whole, see
-    `largest_move`. The moves of an algorithm that came before are part of the estimate: Newton's may have left nothing
-    but rounding.
-    """
-    q, arrival = start, Arrival(tolerance)
-    for moved in moves:
-        arrival.see(moved)
-    trace: list[float] = []
-    while not (trace and arrival.converged) and len(trace) < max_iterations and not arrival.stalled:
-        new, rate = update(q)
-        arrival.see(largest_move(new, q, K) / rate)
-        q = new
-        trace.append(value(q))
-        if callback is not None:
-            callback(VIState(len(trace), trace[-1], arrival.residual, q.inducing_mean, q.inducing_cov))
-    return _Ascent(q, np.array(trace), arrival.residual, arrival.converged, len(trace))
-
-
-def _svi_update(
-    K: Matrices, y_sign: Array, likelihood: str
-) -> tuple[Callable[[Variational], tuple[Variational, float]], Callable[[Variational], float]]:
-    """A natural-gradient step on (11), halved where the bound would fall; and the bound.
-
-    In (Σ⁻¹μ, Σ⁻¹) a whole step goes to (κᵀ(p - 2 s m), K_mm⁻¹ - 2 κᵀdiag(s)κ), with p, s of `elbo_gradient`: the
-    maximum of (11) is its fixed point. As s < 0, Σ stays positive definite.
-    """
-    K_inverse = factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    kappa = K.K_XZ @ K_inverse
-    rate = ceiling = 1.0
-    last = np.inf
-
-    def value(q: Variational) -> float:
-        return elbo(q.inducing_mean, q.inducing_cov, y_sign, *K, likelihood)
-
-    def update(q: Variational) -> tuple[Variational, float]:
-        nonlocal rate, ceiling, last
-        moments = marginal_moments(q.inducing_mean, q.inducing_cov, *K)
-        data = expectations(*moments, y_sign, likelihood)
-        precision = K_inverse - 2.0 * (kappa.T * data.by_var) @ kappa
-        shift = kappa.T @ (data.by_mean - 2.0 * data.by_var * moments.latent_mean)
-        old = factorise(q.inducing_cov, "inducing_cov", REMEDY_Z).inverse
-        now = value(q)
-        while True:
-            mixed = (1.0 - rate) * old + rate * precision
-            Sigma = factorise(0.5 * (mixed + mixed.T), "precision of q(u)", REMEDY_Z).inverse
-            mu = Sigma @ ((1.0 - rate) * old @ q.inducing_mean + rate * shift)
-            new = Variational(mu, Sigma, q.xi)
-            # near the fixed point the bound changes by rounding only
-            if value(new) >= now - 1e-11 * (1.0 + abs(now)) or rate < 1e-6:
-                break
-            rate *= 0.5
-        # there a whole step may overshoot by more than the distance, unseen by the bound: such rates are given up
-        moved = change(new.inducing_cov, q.inducing_cov) / rate
-        if moved > last and abs(value(new) - now) < 1e-6 * (1.0 + abs(now)):
-            ceiling = max(0.5 * ceiling, 0.01)
-        last = moved
-        used, rate = rate, min(ceiling, 2.0 * rate)
-        return new, used
-
-    return update, value
-
-
-def _settle(
-    method: str,
-    given: Inputs,
-    likelihood: str,
-    tolerance: float,
-    max_iterations: int,
-    callback: Callable[[VIState], None] | None,
-    start: Variational | None = None,
-    moves: Sequence[float] = (),
-) -> VIFit:
-    """The fixed point of a method at given hyper-parameters; start, moves: where and how its own algorithm ended."""
-    X, y_sign, hyper = given
-    K = _prior.matrices(X, hyper)
-    if start is None:
-        # q(u) = p(u) for (11), algorithm 1's start for the others
-        mu, Sigma = vi_jj_init(len(K.K_ZZ))
-        start = Variational(mu, K.K_ZZ if method == "svi" else Sigma, np.zeros(len(X)))
-
-    def value(q: Variational) -> float:
-        if method == "vi-taylor":
-            return taylor_collapsed_bound(q.xi, y_sign, *K, likelihood)
-        return jj_collapsed_bound(q.xi, y_sign, *K)
-
-    def update(q: Variational) -> tuple[Variational, float]:
-        if method == "vi-taylor":
-            return taylor_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1, likelihood), 1.0
-        return vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1), 1.0
-
-    pair = _svi_update(K, y_sign, likelihood) if method == "svi" else (update, value)
-    result = _fixed_point(K, start, *pair, tolerance, max_iterations, callback, moves)
-    mu, Sigma, xi = result.q
-    if method == "svi":
-        bound = elbo(mu, Sigma, y_sign, *K, likelihood)
-    elif method == "vi-taylor":
-        bound = taylor_bound(mu, Sigma, xi, y_sign, *K, likelihood)
+def _ended(name: str, q: Variational, given: Inputs, K: Matrices, likelihood: str, sweeps: Sweeps) -> VIFit:
+    """The answer of a method whose sweeps have ended at q: its bound, and what it alone has."""
+    mu, Sigma, xi = q
+    y_sign = given.y_sign
+    # fmt: off
+    if name == "svi":
+        bound = elbo(mu, Sigma, y_sign, *K, likelihood)                                       # (11)
+    elif name == "vi-taylor":
+        bound = taylor_bound(mu, Sigma, xi, y_sign, *K, likelihood)                           # 4.2
     else:
-        bound = jj_bound(mu, Sigma, xi, y_sign, *K)
+        bound = jj_bound(mu, Sigma, xi, y_sign, *K)                                           # J
+    # fmt: on
     fit = VIFit(
         mu,
         Sigma,
-        None if method == "svi" else xi,
+        None if name == "svi" else xi,
         *marginal_moments(mu, Sigma, *K),
         bound,
-        result.trace,
-        result.residual,
-        result.converged,
-        result.iterations,
-        hyper,
-    )
-    if method != "svi":
+        np.array(sweeps.trace),
+        sweeps.arrival.residual,
+        sweeps.converged,
+        len(sweeps.trace),
+        given.hyper,
+        sweeps.reason,
+    )  # fmt: skip
+    if name != "svi":
         return fit
     return fit._replace(
         derivatives=elbo_gradient(mu, cholesky(Sigma, "inducing_cov", REMEDY_Z), y_sign, *K, 1.0, likelihood),
@@ -231,38 +112,6 @@ def _quadrature_gap(fit: VIFit, y_sign: Array) -> float:
     var = np.maximum(fit.latent_var, 0.0)
     there = gauss_hermite_expectation(fit.latent_mean, var, y_sign, 20)
     return float(np.sum(there - expectations(fit.latent_mean, var, y_sign).value))
-
-
-def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit: VIFit, X_test: Array | None) -> VIFit:
-    """The fit, no longer called converged where rounding leaves its answer open."""
-    if not fit.converged:
-        return fit
-    X, y_sign, hyper = given
-    start = Variational(fit.inducing_mean, fit.inducing_cov, np.zeros(len(X)) if fit.xi is None else fit.xi)
-    sd = float(np.sqrt(hyper.variance + hyper.noise))
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        value = fit
-        if there is not hyper:
-            there_too = Inputs(X, y_sign, there)
-            value = _settle(
-                method, there_too, likelihood, tolerance, max_iterations=_PATIENCE, callback=None, start=start
-            )
-        derivatives = gradients(method, value, X, y_sign, likelihood)
-        answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
-            sd,
-            inducing_mean=value.inducing_mean,
-            inducing_cov=value.inducing_cov,
-            latent_mean=value.latent_mean,
-            latent_cov=value.latent_var,
-        )
-        if X_test is not None and len(X_test):
-            latent = predict(value, X, X_test, likelihood)
-            answer |= moment_answers(sd, test_latent_mean=latent.latent_mean, test_latent_cov=latent.latent_var)
-        return answer | gradient_answers(derivatives, hyper, fit.elbo)
-
-    reason = rounding_doubt(answers, hyper, [_prior.matrices(X, hyper).K_ZZ], tolerance=tolerance)
-    return fit._replace(converged=not reason, reason=reason)
 
 
 def _check_common(method: str, likelihood: Any) -> None:
@@ -283,7 +132,6 @@ def fit_vi(
     hyper: Prior,
     likelihood: str = "logit",
     *,
-    X_test: Array | None = None,
     options: Options,
 ) -> VIFit:
     """A method of izmailov2016 on all data: its fixed point, after learning hyper-parameters if asked to.
@@ -304,8 +152,6 @@ def fit_vi(
                               points), jitter >= 0 (on K_ZZ; on K_XX if Z is None), Z (m, d) or None for the full GP,
                               kernel, smoothness
     likelihood : str          "logit"; "probit" for svi and vi-taylor
-    X_test : (t, d)           points whose predictions belong to the answer: where rounding leaves more than 1e-8 of it
-                              open, or 100 eps times the condition number, `converged` is False and `reason` says so
     options : Options         of the method, or those of "vi-jj" by name. tolerance: wanted relative distance to the
                               fixed point; with learn also the relative change of the bound at which learning ends.
                               callback: called with an AlternationState or, while polishing, a VIState
@@ -321,50 +167,59 @@ def fit_vi(
     """
     _check_common(name, likelihood)
     given = _prior.checked(X, y_sign, hyper)
-    if X_test is not None:
-        X_test = _check.points(X_test, "X_test", given.X.shape[1], allow_empty=True)
     names = _prior.check_learn(options.learn, given.hyper)
-    tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
-    stopping = tolerance, max_iterations
-
-    def algorithm() -> Alternation:
-        if name == "vi-jj-full":
-            return vi_jj_full(*given, names, *stopping, callback if names else None)
-        if name == "vi-jj-hybrid":
-            return vi_jj_hybrid(*given, names, options.n_upd, options.n_fun, *stopping, callback)
-        if name == "vi-taylor":
-            return vi_taylor(*given, names, options.n_upd, options.n_fun, *stopping, callback, likelihood)
-        return vi_jj(*given, names, options.n_upd, options.n_fun, *stopping, callback)
-
-    if not names and name == "svi":
-        fit = _settle(name, given, likelihood, *stopping, callback)
-        return _certain(name, given, likelihood, tolerance, fit, X_test)
-    if not names:
-        result = algorithm()
-        rounds = 0 if name == "vi-jj-full" else result.iterations  # steps of a search are no rounds
-        later, left = _later(callback, rounds), max(max_iterations - rounds, 0)
-        fit = _settle(name, given, likelihood, tolerance, left, later, result.q, result.moves)
-        fit = _certain(name, given, likelihood, tolerance, fit, X_test)
-        trace = np.append(result.trace[:rounds], fit.trace)
-        return fit._replace(trace=trace, iterations=rounds + fit.iterations)
     if name == "svi":
-        search = svi_lbfgs(*given, names, likelihood, *stopping)
-        learned, trace, iterations = search.parameters.hyper, search.trace, search.iterations
-        arrived = search.iterations < max_iterations
+        return _svi(given, names, likelihood, options)
+    tolerance, limit, callback = options.tolerance, options.max_iterations, options.callback
+    made = 0  # rounds of the algorithm; steps of a search are none
+    # fmt: off
+    if name == "vi-jj-full":
+        result = vi_jj_full(*given, names, tolerance, limit, callback if names else None)         # 4.1
+    elif name == "vi-jj-hybrid":
+        result = vi_jj_hybrid(*given, names, options.n_upd, options.n_fun, tolerance, limit, callback)   # 4.1
+    elif name == "vi-taylor":
+        result = vi_taylor(*given, names, options.n_upd, options.n_fun, tolerance, limit, callback, likelihood)   # 4.2
     else:
-        result = algorithm()
-        learned, trace, iterations, arrived = result.hyper, result.trace, result.iterations, result.converged
-    given = given._replace(hyper=learned)
-    fit = _settle(name, given, likelihood, tolerance, max_iterations=_PATIENCE, callback=None)
-    fit = _certain(name, given, likelihood, tolerance, fit, X_test)
-    return fit._replace(trace=trace, iterations=iterations, converged=bool(fit.converged and arrived))
+        result = vi_jj(*given, names, options.n_upd, options.n_fun, tolerance, limit, callback)   # algorithm 1
+    given = given._replace(hyper=result.hyper)
+    K = _prior.matrices(given.X, given.hyper)
+    if names:                                                                                     # at the θ found
+        q = Variational(*vi_jj_init(len(K.K_ZZ)), np.zeros(len(given.X)))
+        sweeps = Sweeps(tolerance, _PATIENCE)
+    else:                                                                                         # where it ended
+        q, made = result.q, 0 if name == "vi-jj-full" else result.iterations
+        sweeps = Sweeps(tolerance, max(limit - made, 0), callback, result.moves, made)
+    if name == "vi-taylor":
+        q = taylor_fixed_point(q, given.y_sign, K, sweeps, likelihood)                            # (18), (17)
+    else:
+        q = jj_fixed_point(q, given.y_sign, K, sweeps)                                            # (15), (13), (12)
+    # fmt: on
+    fit = _ended(name, q, given, K, likelihood, sweeps)
+    if names:
+        return _learned(fit, result.trace, result.iterations, result.converged)
+    return fit._replace(trace=np.append(result.trace[:made], fit.trace), iterations=made + fit.iterations)
 
 
-def _later(callback: Callable[[VIState], None] | None, iterations: int) -> Callable[[VIState], None] | None:
-    """The callback with iterations counted from those before."""
-    if callback is None:
-        return None
-    return lambda state: callback(state._replace(iteration=iterations + state.iteration))
+def _svi(given: Inputs, names: tuple[str, ...], likelihood: str, options: Options) -> VIFit:
+    """svi: the maximum of (11) at given θ, or at the θ that L-BFGS-B finds."""
+    if names:
+        search = svi_lbfgs(*given, names, likelihood, options.tolerance, options.max_iterations)  # 5.1
+        given = given._replace(hyper=search.parameters.hyper)
+        sweeps = Sweeps(options.tolerance, _PATIENCE)
+    else:
+        sweeps = Sweeps(options.tolerance, options.max_iterations, options.callback)
+    K = _prior.matrices(given.X, given.hyper)
+    q = svi_fixed_point(given.y_sign, K, likelihood, sweeps)  # 3.2, (11)
+    fit = _ended("svi", q, given, K, likelihood, sweeps)
+    if not names:
+        return fit
+    return _learned(fit, search.trace, search.iterations, search.iterations < options.max_iterations)
+
+
+def _learned(fit: VIFit, trace: Array, iterations: int, arrived: bool) -> VIFit:
+    """The fit at learned θ, with what the learning went through."""
+    reason = fit.reason if arrived else f"learning did not end within {iterations} iterations: raise max_iterations"
+    return fit._replace(trace=trace, iterations=iterations, converged=fit.converged and arrived, reason=reason)
 
 
 @takes("svi")

@@ -7,15 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._search import REACH, Limits, maximise
-from reference.common.errors import NotPositiveDefiniteError
+from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Prior
-from reference.izmailov2016.bound import elbo_gradient, expected_log_likelihood, kl_gaussian
+from reference.izmailov2016._prior import Matrices, Prior
+from reference.izmailov2016.bound import elbo, elbo_gradient, expectations, expected_log_likelihood, kl_gaussian
+from reference.izmailov2016.model import REMEDY_Z
+from reference.izmailov2016.record import Sweeps, Variational
 from reference.izmailov2016.sparse import marginal_moments
 
 Array = NDArray[np.float64]
 Batch = NDArray[np.intp]
+
+RATE = 0.5  # of natural-gradient steps: whole ones overshoot for "probit" at prior variances above some 20
 
 
 class Parameters(NamedTuple):
@@ -342,3 +346,34 @@ def svi_lbfgs(
     optimum = maximise(objective, start, Limits(rise=tolerance, iterations=max_iterations), reach)
     ended = from_vector(optimum.where, first, learn)
     return BoundSearch(ended, optimum.value, optimum.residual, optimum.trace, optimum.iterations)
+
+
+def svi_fixed_point(y_sign: Array, K: Matrices, likelihood: str, sweeps: Sweeps) -> Variational:
+    """The maximum of (11) over μ and Σ at given θ, by natural-gradient steps of rate ½ from q(u) = p(u).
+
+    In (Σ⁻¹μ, Σ⁻¹) a whole step goes to (κᵀ(p - 2 s m), K_mm⁻¹ - 2 κᵀdiag(s)κ), with p, s of `elbo_gradient`: the
+    maximum of (11) is its fixed point. As s < 0, Σ stays positive definite. The paper searches by L-BFGS-B over μ and L
+    (`svi_lbfgs`), which the bound's own digits stop at half of those of μ and Σ.
+
+    Parameters
+    ----------
+    y_sign : (n,)             y, labels -1 or +1
+    K : Matrices              of the prior
+    likelihood : str          "logit" or "probit"
+    sweeps : Sweeps           new
+    """
+    # fmt: off
+    K_inverse = factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
+    kappa = K.K_XZ @ K_inverse
+    precision, shift = K_inverse, np.zeros(len(K.K_ZZ))                              # q(u) = p(u)
+    q = Variational(shift, K.K_ZZ, np.zeros(len(y_sign)))
+    while not sweeps.ended:
+        m, S2 = marginal_moments(q.inducing_mean, q.inducing_cov, *K)                # (10)
+        data = expectations(m, S2, y_sign, likelihood)                               # of (11), and derivatives
+        precision = (1.0 - RATE) * precision + RATE * (K_inverse - 2.0 * (kappa.T * data.by_var) @ kappa)
+        shift = (1.0 - RATE) * shift + RATE * kappa.T @ (data.by_mean - 2.0 * data.by_var * m)
+        Sigma = factorise(0.5 * (precision + precision.T), "precision of q(u)", REMEDY_Z).inverse
+        before, q = q, q._replace(inducing_mean=Sigma @ shift, inducing_cov=Sigma)
+        sweeps.made(q, before, K, elbo(q.inducing_mean, Sigma, y_sign, *K, likelihood), RATE)   # (11)
+    # fmt: on
+    return q

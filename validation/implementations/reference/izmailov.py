@@ -66,7 +66,7 @@ def _given(problem: Problem) -> tuple[Any, ...]:
 
 
 def _on_all_data(method: str, problem: Problem, options: Any) -> Solution:
-    fit = fit_vi(method, *_given(problem), X_test=problem.X_test, options=options)
+    fit = fit_vi(method, *_given(problem), options=options)
     return _solution(problem, method, fit, options)
 
 
