@@ -4,7 +4,8 @@ Every cell of a seeded grid (`validation.checks.witnesses.hard_problems`) is ask
 judged:
 
 equal    both converged, and every quantity that `validation.judge.compare` compares lies within its limit
-honest   a side has converged=False, with a reason
+honest   a side has converged=False, with a reason; or both claim, differ, and last digits of variances and lengthscales
+         move an answer of one of them by as much, which is asked through the door: nobody knows kernels any better
 error    a side refuses by a named error: `name: found X, expected Y`
 red      anything else: two claims that differ, a warning, an error without a name, more than LONGEST seconds of a core,
          counted as on the machine that `validation.screen.pace` names
@@ -24,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType, MappingProxyType
 from typing import NamedTuple
 
@@ -40,11 +42,13 @@ from validation.screen.pace import pace
 # seconds of one core, for both witnesses together: what other programs do beside it is not counted, and neither is that
 # a machine is slow
 LONGEST = 30.0
+_EPS = float(np.finfo(np.float64).eps)
+_NEIGHBOURS = ((16, 4), (-4, -16))  # units in the last place of variances and lengthscales
 VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
 
-# Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow, and
-# long of gfitc), a fixed point that mixing finds and no plain step goes to (repeated), derivatives in which rounding is
+# Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow),
+# a fixed point that mixing finds and no plain step goes to (repeated), derivatives in which rounding is
 # multiplied by the inverse of K (shallow), distances of inputs far from the origin (far-cluster). In these float64
 # decides: both witnesses have to claim an answer, a doubt is a mistake that was noticed.
 QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -56,7 +60,7 @@ QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "svgpc": ("shallow",),
         "epgpc": ("far-cluster",),
         "ep": ("slow",),
-        "gfitc": ("long",),
+        "gfitc": ("slow",),
     }
 )
 
@@ -91,6 +95,10 @@ def judged(cell: Cell) -> Verdict:
                 if not _is_named(error):
                     return Verdict("red", np.nan, text, time.process_time() - started)
                 refused.append(text)
+        try:
+            verdict = None if refused else _compared(results, cell)
+        except TimeExceededError:
+            return Verdict("red", np.nan, f"found no neighbour's answer after {most:.0f} s", most)
     seconds = time.process_time() - started
     if caught:
         return Verdict("red", np.nan, f"{caught[0].category.__name__}: {caught[0].message}", seconds)
@@ -98,16 +106,18 @@ def judged(cell: Cell) -> Verdict:
         return Verdict("red", np.nan, f"found {seconds:.0f} s, expected at most {most:.0f} s", seconds)
     if refused:
         return Verdict("error", np.nan, "; ".join(refused), seconds)
-    return _compared(results, seconds)
+    assert verdict is not None
+    return verdict._replace(seconds=seconds)
 
 
-def _compared(value: Sequence[Solution], seconds: float) -> Verdict:
+def _compared(value: Sequence[Solution], cell: Cell) -> Verdict:
+    """What two answers are to each other; its seconds are not counted yet."""
     unfinished = [side for side in value if not side.converged and not premises.asked_for_steps(side)]
     if silent := [side.label for side in unfinished if not side.settings.get("reason")]:
-        return Verdict("red", np.nan, f"{silent[0]}: found converged=False without a reason", seconds)
+        return Verdict("red", np.nan, f"{silent[0]}: found converged=False without a reason", 0.0)
     if unfinished:
         why = "; ".join(f"{side.label}: {side.settings['reason']}" for side in unfinished)
-        return Verdict("honest", np.nan, why, seconds)
+        return Verdict("honest", np.nan, why, 0.0)
     left, right = value
     bound, _ = comparing.identity_limit(left.problem)
     # beyond WIDEST_LIMIT `compare` judges nothing; who claims convergence there is held to that much
@@ -115,14 +125,35 @@ def _compared(value: Sequence[Solution], seconds: float) -> Verdict:
     rows = [row for row in comparing.compare(left, right, limit=limit) if np.isfinite(row.limit)]
     ratios = [row.observed / row.limit for row in rows]
     if not rows:
-        return Verdict("red", np.nan, "found no quantity to compare, expected at least one", seconds)
+        return Verdict("red", np.nan, "found no quantity to compare, expected at least one", 0.0)
     worst = int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))
     row = rows[worst]
     red = [entry.quantity for entry in rows if not entry.observed <= entry.limit]
     why = f"{row.quantity} {row.observed:.2g} of {row.limit:.2g}; {row.why}"
-    if red:
-        return Verdict("red", ratios[worst], f"both converged, and differ in {', '.join(red)}: {why}", seconds)
-    return Verdict("equal", ratios[worst], why, seconds)
+    if not red:
+        return Verdict("equal", ratios[worst], why, 0.0)
+    apart = f"both converged, and differ in {', '.join(red)}: {why}"
+    for side in value:
+        if moved := _moved_by_last_digits(side, cell, limit):
+            return Verdict("honest", np.nan, f"{apart}; {side.label}: {moved}", 0.0)
+    return Verdict("red", ratios[worst], apart, 0.0)
+
+
+def _moved_by_last_digits(side: Solution, cell: Cell, limit: float | None) -> str:
+    """What last digits of variances and lengthscales move of an answer by more than half of its limit, or nothing."""
+    for by_variance, by_lengthscale in _NEIGHBOURS:
+        there = cell.problem.replace(
+            variance=cell.problem.variance * (1.0 + by_variance * _EPS),
+            lengthscales=cell.problem.lengthscales * (1.0 + by_lengthscale * _EPS),
+        )
+        try:
+            answer = replace(solve(side.implementation, cell.method, there, **cell.options), problem=side.problem)
+        except (ValueError, np.linalg.LinAlgError) as error:
+            return f"last digits of variance and lengthscales decide whether there is an answer ({error})"
+        for row in comparing.compare(side, answer, limit=limit):
+            if np.isfinite(row.limit) and not row.observed <= 0.5 * row.limit:
+                return f"last digits of variance and lengthscales move {row.quantity} by {row.observed:.2g}"
+    return ""
 
 
 def _is_named(error: BaseException) -> bool:

@@ -165,8 +165,6 @@ def test_what_rounding_or_a_ridge_leaves_open_is_not_claimed(method, seed, name)
 @pytest.mark.parametrize(
     ("method", "seed", "name", "what"),
     [
-        ("svi", 5, "any-pairs", "latent_cov"),
-        ("vi-taylor", 3, "steep-many", "gradient by Z"),
         ("laplace-sparse", 1, "longest", "inducing_mean"),
         ("ep", 4, "long", "gradient by Z"),
         ("pep", 4, "long", "gradient by Z"),
