@@ -189,7 +189,7 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
     decided = [claim for claims in results.load().values() for claim in claims if claim.result]
     assert decided
     assert all(claim.state in (REPRODUCED, DIFFERS, UNDECIDABLE) for claim in decided)
-    results.stale()  # it can say which rows are
+    catalogue.stale()  # it can say which rows are
 
 
 def test_a_run_is_recorded_by_the_command(monkeypatch, tmp_path, capfd):
