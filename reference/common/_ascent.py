@@ -1,4 +1,4 @@
-"""The maximum of an objective over a Gaussian a class: natural-gradient steps, mixed; L-BFGS where these are slow."""
+"""The maximum of an objective over a Gaussian a class: natural-gradient steps, and L-BFGS where these are slow."""
 
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -17,7 +17,6 @@ from reference.common._gaussians import (
     packed_gradient,
     unpack,
 )
-from reference.common._mixing import Mixing
 from reference.common._search import Limits, maximise
 from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky
@@ -28,17 +27,17 @@ Told = Callable[[float, float], None]
 
 FINITE = "finite"
 NOT_REACHED = "not reached"
-PATIENCE = 40  # mixed steps before L-BFGS takes over
+PATIENCE = 40  # steps before L-BFGS takes over
 _FAR = 1e6  # largest variance over the prior's, and whitened mean, of a q that still is an answer
 _SMALLEST_RATE = 2.0**-40  # below it a step along the gradient changes nothing but rounding
 _NEAR = 1e-3  # residual from which on the objective is a parabola, whose rounding hides a step that leads away
 _LEAST_CEILING = 2.0**-7
+_MOST = 100.0  # times the residual that is taken for the distance
 _STALLED = 200  # such steps, none half as long as the best before: only rounding makes them
-_MEMORY = 12  # steps that are mixed
 _REMEDY = "raise jitter or remove duplicate rows of Z"
 
 
-class Place(Protocol):
+class Value(Protocol):
     """An objective at q."""
 
     @property
@@ -58,17 +57,25 @@ class Place(Protocol):
         """(C, m, m) derivative by the covariances, all entries free."""
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=Value)
 Objective = Callable[[Gaussians], P]
 
 
 class Goal(NamedTuple):
-    """When an ascent ends, and how bold it is on the way."""
+    """When an ascent ends."""
 
-    tolerance: float  # residual at which it has arrived
+    tolerance: float  # distance at which it has arrived
     iterations: int  # steps after which it gives up
-    patience: int = PATIENCE  # mixed steps before L-BFGS takes over
-    mixed_below: float = np.inf  # residual from which on steps are mixed: earlier they may leap to another maximum
+    patience: int = PATIENCE  # natural-gradient steps before L-BFGS takes over
+
+
+class Place(NamedTuple, Generic[P]):
+    """Where steps have led."""
+
+    q: Gaussians
+    at: P
+    residual: float  # natural gradient in the metric of q
+    distance: float  # that further steps would go
 
 
 class Summit(NamedTuple, Generic[P]):
@@ -108,30 +115,8 @@ def unbounded(q: Gaussians, K_ZZ: Array) -> str | None:
     return None
 
 
-class _Units:
-    """Natural parameters as one vector, in the prior's units."""
-
-    def __init__(self, K_ZZ: Array) -> None:
-        """Those of the prior with covariances K_ZZ."""
-        self.roots = np.stack([cholesky(K, "K_ZZ", _REMEDY) for K in K_ZZ])
-
-    def vector(self, theta: Natural) -> Array:
-        """Numbers of θ, or of a change of it."""
-        back = np.transpose(self.roots, (0, 2, 1))
-        return np.concatenate([np.ravel(back @ theta.precision @ self.roots), np.ravel(back @ theta.shift[:, :, None])])
-
-    def natural(self, vector: Array) -> Natural:
-        """The θ of a vector."""
-        C, m = self.roots.shape[:2]
-        cut = C * m * m
-        inverse = inverted(self.roots, "chol Σ")
-        precision = np.transpose(inverse, (0, 2, 1)) @ vector[:cut].reshape(C, m, m) @ inverse
-        shift = np.transpose(inverse, (0, 2, 1)) @ vector[cut:].reshape(C, m, 1)
-        return Natural(0.5 * (precision + np.transpose(precision, (0, 2, 1))), shift[:, :, 0])
-
-
 def ascend(objective: Objective[P], K_ZZ: Array, start: Gaussians | None, goal: Goal, told: Told) -> Summit[P]:
-    """The maximum that mixed natural-gradient steps reach; if not soon, with L-BFGS, which is better on long ridges.
+    """The maximum that natural-gradient steps reach; if not soon, with L-BFGS, which is better on long ridges.
 
     Parameters
     ----------
@@ -144,43 +129,37 @@ def ascend(objective: Objective[P], K_ZZ: Array, start: Gaussians | None, goal: 
     q = Gaussians(np.zeros(K_ZZ.shape[:2]), K_ZZ) if start is None else start
     values: list[float] = []
 
-    def left() -> int:
-        return goal.iterations - len(values)
-
-    def mixed(q: Gaussians) -> tuple[Gaussians, P]:
-        return mixed_steps(objective, K_ZZ, q, goal._replace(iterations=min(goal.patience, left())), note)
-
     def note(value: float, residual: float) -> None:
         values.append(value)
         told(value, residual)
 
-    q, at = mixed(q)
-    while not _ended(at, q, K_ZZ, goal.tolerance) and left() > 0:
-        before = step_length(at.direction, q)[0]
-        q = quasi_newton(objective, K_ZZ, q, left(), note)
-        q, at = mixed(q) if left() > 0 else (q, objective(q))
-        if not step_length(at.direction, q)[0] < 0.5 * before:
+    def steps(q: Gaussians) -> Place[P]:
+        left = goal.iterations - len(values)
+        return natural_steps(objective, K_ZZ, q, goal._replace(iterations=min(goal.patience, left)), note)
+
+    here = steps(q)
+    while here.distance > goal.tolerance and unbounded(here.q, K_ZZ) is None and len(values) < goal.iterations:
+        before = here.residual
+        here = steps(quasi_newton(objective, K_ZZ, here.q, goal.iterations - len(values), note))
+        if not here.residual < 0.5 * before:
             break  # neither leads any further
-    residual, _ = step_length(at.direction, q)
-    gone = unbounded(q, K_ZZ)
-    converged = gone is None and residual <= goal.tolerance
-    return Summit(q, at, gone or (FINITE if converged else NOT_REACHED), np.array(values), residual, converged)
+    gone = unbounded(here.q, K_ZZ)
+    converged = gone is None and here.distance <= goal.tolerance
+    optimum = gone or (FINITE if converged else NOT_REACHED)
+    return Summit(here.q, here.at, optimum, np.array(values), here.residual, converged)
 
 
-def _ended(at: Place, q: Gaussians, K_ZZ: Array, tolerance: float) -> bool:
-    """Whether q has arrived, or runs away."""
-    return step_length(at.direction, q)[0] <= tolerance or unbounded(q, K_ZZ) is not None
+def natural_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, told: Told) -> Place[P]:
+    """Natural-gradient steps θ + r ∇, none of which may lower the objective: r is halved until it does not.
 
-
-def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, told: Told) -> tuple[Gaussians, P]:
-    """Natural-gradient steps, mixed with those before; none may lower the objective. Arguments as of `ascend`.
-
-    Where the mixed step would, or leaves no distribution, a plain step is halved until it does not.
+    r begins at 1 and is doubled after each step, up to a ceiling that falls where near the maximum steps overshoot.
+    They end where the distance that further ones would go is below the tolerance: the residual times ρ/(1 - ρ), with ρ
+    its last ratio; at least once and at most a hundred times the residual, for near rounding ratios mean nothing.
+    Arguments as of `ascend`.
     """
     theta, at = natural_parameters(q), objective(q)
     residual, length = step_length(at.direction, q)
-    units, mixing = _Units(K_ZZ), Mixing(_MEMORY, 1e-12)
-    rate, ceiling, best = 1.0, 1.0, np.inf
+    distance, rate, ceiling, best, best_number = _MOST * residual, 1.0, 1.0, np.inf, 0
 
     def tried(there: Natural) -> tuple[Natural, Gaussians, P] | None:
         """The objective there, None if it is lower than here."""
@@ -191,33 +170,29 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
             return None
         return (there, new, result) if result.value >= at.value - 1e-12 * (1.0 + abs(at.value)) else None
 
-    for step_number in range(goal.iterations):
-        if _ended(at, q, K_ZZ, goal.tolerance):
+    for number in range(goal.iterations):
+        if distance <= goal.tolerance or unbounded(q, K_ZZ) is not None:
             break
         step = None
-        if residual < goal.mixed_below:  # elsewhere what was learned is of other places: its proposals lead back
-            mixing.learn(units.vector(theta), units.vector(at.direction))
-            mixed = mixing.propose()
-            step = None if mixed is None else tried(units.natural(mixed))
+        while step is None and rate >= _SMALLEST_RATE:
+            step = tried(along(theta, at.direction, rate))
+            rate *= 1.0 if step else 0.5
         if step is None:
-            mixing.forget(kept=1)
-            while step is None and rate >= _SMALLEST_RATE:
-                step = tried(along(theta, at.direction, rate))
-                rate *= 1.0 if step else 0.5
-            if step is None:
-                break  # no step along the gradient leads up
-        before = length
+            break  # no step along the gradient leads up
+        before, shorter = residual, length
         theta, q, at = step
         residual, length = step_length(at.direction, q)
-        if residual < _NEAR and length > before:
+        rho = residual / before if before > 0.0 else 0.0
+        distance = residual * (min(_MOST, max(1.0, rho / (1.0 - rho))) if rho < 1.0 else _MOST)
+        if residual < _NEAR and length > shorter:
             ceiling = max(0.5 * ceiling, _LEAST_CEILING)
         told(at.value, residual)
         rate = min(ceiling, 2.0 * rate)
         if residual <= 0.5 * best:
-            best, best_number = residual, step_number
-        if best < _NEAR and step_number - best_number >= _STALLED:
+            best, best_number = residual, number
+        if best < _NEAR and number - best_number >= _STALLED:
             break
-    return q, at
+    return Place(q, at, residual, distance)
 
 
 def quasi_newton(objective: Objective[P], K_ZZ: Array, q: Gaussians, max_iterations: int, told: Told) -> Gaussians:

@@ -1,4 +1,7 @@
-"""Factors and hyper-parameters refined in turn: what a run is asked and answers, its steps, and a search around it."""
+"""Factors and hyper-parameters refined in turn: what a method offers, what a run keeps, its steps, a search around it.
+
+The sweeps to a fixed point stand in each paper's `fit`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,13 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _sweeps
 from reference.common._classes import Prior, fields_to_learn, search
 from reference.common._learning import FIELDS
-from reference.common._neighbours import Answer, gradient_answers, moment_answers, rounding_doubt
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
-from reference.common._sweeps import Run, Step, Sweeps
 from reference.common.options import Options
 
 Array = NDArray[np.float64]
@@ -35,12 +35,17 @@ class Value(NamedTuple):
     log_norm: Array
 
 
+class Step(NamedTuple):
+    """After one damped sweep over some data."""
+
+    sites: Any
+    posterior: Any
+    residual: float  # largest undamped change of a factor in its own standardised coordinate
+    n_improper: int  # cavities that were no distribution: their factors stay
+
+
 class Method(Protocol):
     """Factors are whatever the method keeps; q is always built from them and from the prior's matrices K."""
-
-    @property
-    def damping(self) -> float:
-        """Share of the way to refined factors that a sweep takes them."""
 
     def matrices(self, X: Array, prior: Prior) -> Any:
         """What the prior says of the data; NotPositiveDefiniteError if one of K_ZZ is singular."""
@@ -51,8 +56,8 @@ class Method(Protocol):
     def posterior(self, sites: Any, K: Any) -> Any:
         """q(f̄)."""
 
-    def step(self, sites: Any, posterior: Any, K: Any, batch: Batch) -> Step:
-        """The factors of a batch refined and damped."""
+    def sweep(self, sites: Any, posterior: Any, K: Any, batch: Batch) -> Step:
+        """The factors of a batch refined and damped, and q rebuilt."""
 
     def value(self, sites: Any, posterior: Any, K: Any) -> Value:
         """log Z_q of all data."""
@@ -79,12 +84,13 @@ class State(NamedTuple):
     rule: Rule | None = None  # of the steps of the hyper-parameters
     residual: float = np.inf
     n_improper: int = 0  # so far
+    converged: bool = False
+    reason: str = ""  # why sweeps ended before they converged
 
-    def swept(self, step: Step | Run, method: Method) -> "State":
-        """After a sweep, or sweeps; q is made where these have not."""
-        q = method.posterior(step.sites, self.K) if step.posterior is None else step.posterior
+    def after(self, step: Step) -> "State":
+        """After a sweep."""
         improper = self.n_improper + step.n_improper
-        return self._replace(sites=step.sites, posterior=q, residual=step.residual, n_improper=improper)
+        return self._replace(sites=step.sites, posterior=step.posterior, residual=step.residual, n_improper=improper)
 
 
 class Fit(NamedTuple):
@@ -103,8 +109,7 @@ class Fit(NamedTuple):
     converged: bool
     n_improper: int
     iterations: int
-    form: str = "projected"  # of the equations that ran
-    reason: str = ""  # why an answer whose sweeps have converged is not claimed
+    reason: str = ""  # why sweeps ended before they converged
 
 
 class Task(NamedTuple):
@@ -118,12 +123,16 @@ class Task(NamedTuple):
     @property
     def exact(self) -> bool:
         """Whether gradients are the whole derivatives."""
-        return bool(self.options.gradient_rule == "exact")
+        return "gradient_rule" in self.options.declared() and self.options.gradient_rule == "exact"
 
     @property
     def learned(self) -> Learned:
         """The hyper-parameters that move."""
         return Learned(self.options.learn, self.shared)
+
+
+Settle = Callable[[Task, State], State]
+"""The sweeps of a paper to a fixed point, from a state."""
 
 
 def with_defaults(options: Options, prior: Prior, inner: Sequence[str], tied: bool = False) -> Options:
@@ -165,65 +174,32 @@ class Record:
 
     def __init__(self, task: Task) -> None:
         """Nothing so far."""
-        self.task, self.trace = task, list[float]()
-        self.count, self.improper = 0, 0
+        self.task, self.trace, self.count = task, list[float](), 0
 
-    def tell(self, step: Step | Run, K: Any) -> None:
-        """One more sweep or step, before the hyper-parameters move; K of the prior that it had."""
-        method, options = self.task.method, self.task.options
-        self.count, self.improper = self.count + 1, self.improper + step.n_improper
-        if options.trace:
-            q = method.posterior(step.sites, K) if step.posterior is None else step.posterior
-            value = method.traced(step.sites, q, K)
+    def tell(self, state: State) -> None:
+        """One more sweep or step, before the hyper-parameters move."""
+        self.count += 1
+        if self.task.options.trace:
+            value = self.task.method.traced(state.sites, state.posterior, state.K)
             self.trace.extend([] if value is None else [value])
-        if options.callback is not None:
-            options.callback(Seen(self.count, step.residual, self.improper))
+        if self.task.options.callback is not None:
+            self.task.options.callback(Seen(self.count, state.residual, state.n_improper))
 
 
-def begin(task: Task, prior: Prior, adaptive: Callable[[Array, Array, Array], Array]) -> State:
-    """Factors of one, and the rule of the first step: Adam, or `adaptive`."""
+def untold(_: State) -> None:
+    """Sweeps that nobody is told of."""
+
+
+def begin(task: Task, prior: Prior) -> State:
+    """Factors of one."""
     K = task.method.matrices(task.X, prior)
     sites = task.method.start(K)
-    rule = task.learned.rule(prior, task.options.rate, adaptive if task.options.optimizer == "adaptive" else None)
-    return State(sites, task.method.posterior(sites, K), prior, K, rule)
+    return State(sites, task.method.posterior(sites, K), prior, K)
 
 
-def to_fixed_point(
-    method: Method,
-    sites: Any,
-    K: Any,
-    tolerance: float,
-    max_iterations: int,
-    monitor: Callable[[Step], None] | None = None,
-) -> Run:
-    """Sweeps over all data until no factor moves.
-
-    Parameters
-    ----------
-    method : Method           how factors are refined
-    sites : object            where to start
-    K : object                matrices of the prior
-    tolerance : float         estimated distance of a factor from the fixed point at which it ends, unless a cavity was
-                              no distribution
-    max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual; `converged`
-                              is then False
-    monitor : callable        told the outcome of every sweep
-    """
-    everything = np.arange(K.upsilon.shape[1])
-    return _sweeps.to_fixed_point(
-        lambda at, q: method.step(at, q, K, everything),
-        lambda at: method.posterior(at, K),
-        sites,
-        Sweeps(method.damping, tolerance),
-        max_iterations,
-        monitor,
-    )
-
-
-def settled(task: Task, state: State, monitor: Callable[[Step], None] | None = None) -> Run:
-    """The fixed point, from the present factors, under the limits of the options."""
-    limits = task.options.tolerance, task.options.max_iterations
-    return to_fixed_point(task.method, state.sites, state.K, *limits, monitor)
+def first_rule(task: Task, prior: Prior, adaptive: Callable[[Array, Array, Array], Array]) -> Rule:
+    """The rule of the first step of the hyper-parameters: Adam, or `adaptive`."""
+    return task.learned.rule(prior, task.options.rate, adaptive if task.options.optimizer == "adaptive" else None)
 
 
 def hyper_step(task: Task, state: State, batch: Batch | None, exact: bool) -> State:
@@ -236,14 +212,17 @@ def hyper_step(task: Task, state: State, batch: Batch | None, exact: bool) -> St
     return state._replace(prior=prior, K=K, posterior=task.method.posterior(state.sites, K), rule=rule)
 
 
-def by_search(task: Task, start: State) -> Fit:
+def by_search(task: Task, start: State, settle: Settle) -> Fit:
     """L-BFGS-B on the log Z_q of fixed points, each looked for from the last one."""
     method, options, last = task.method, task.options, start
 
+    def at(there: Prior) -> State:
+        K = method.matrices(task.X, there)
+        return settle(task, last._replace(prior=there, K=K, posterior=method.posterior(last.sites, K)))
+
     def evidence(there: Prior) -> tuple[float, dict[str, Array]]:
         nonlocal last
-        last = last._replace(prior=there, K=method.matrices(task.X, there))
-        last = last.swept(settled(task, last), method)
+        last = at(there)
         value = method.value(last.sites, last.posterior, last.K).log_evidence
         gradients = method.gradients(task.X, last, None, task.exact, options.learn)
         if value is None or gradients is None:
@@ -252,49 +231,19 @@ def by_search(task: Task, start: State) -> Fit:
 
     steps = 200 if options.n_steps is None else options.n_steps
     top = search(evidence, start.prior, options.learn, task.shared, steps, options.learn_tolerance)
-    last = last._replace(prior=top.prior, K=method.matrices(task.X, top.prior))
-    run = settled(task, last)
-    last = last.swept(run, method)._replace(residual=top.residual)
-    return finish(task, last, top.trace if options.trace else [], top.converged and run.converged, top.iterations)
+    last = at(top.prior)
+    last = last._replace(residual=top.residual, converged=top.converged and last.converged)
+    return finish(task, last, top.trace if options.trace else [], top.iterations)
 
 
-def finish(task: Task, state: State, trace: Sequence[float] | Array, converged: bool, iterations: int) -> Fit:
-    """The answer of the last state; not called converged where rounding leaves it open."""
+def finish(task: Task, state: State, trace: Sequence[float] | Array, iterations: int) -> Fit:
+    """The answer of the last state."""
     method, at = task.method, (state.sites, state.posterior, state.K)
     value, gradients = method.value(*at), None
     if task.options.gradients and value.log_evidence is not None:
         gradients = method.gradients(task.X, state, None, task.exact, FIELDS)
-    reason = _doubt(task, state) if converged else ""
     return Fit(
         state.posterior, state.sites, state.prior, value.log_norm, value.log_evidence, gradients,
-        *method.latents(*at), np.array(trace), state.residual, converged and not reason, state.n_improper, iterations,
-        reason=reason,
+        *method.latents(*at), np.array(trace), state.residual, state.converged, state.n_improper, iterations,
+        state.reason,
     )  # fmt: skip
-
-
-def _doubt(task: Task, state: State) -> str:
-    """Why rounding leaves the answer open, empty if it does not: the factors' numbers held, beside the prior."""
-    method = task.method
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        K = method.matrices(task.X, there)
-        q = method.posterior(state.sites, K)
-        value, log_norm = method.value(state.sites, q, K)
-        if value is None:
-            raise ValueError("damping: found a cavity that is no distribution, expected one")
-        mean, var = method.latents(state.sites, q, K)
-        answer = {"log_evidence": Answer(value, 1.0)} | moment_answers(
-            float(np.sqrt(np.max(state.prior.variance + state.prior.noise))),
-            inducing_mean=q.mean,
-            inducing_cov=q.cov,
-            latent_mean=mean,
-            latent_cov=var,
-            log_norm=log_norm,
-        )
-        if task.options.gradients:
-            beside = state._replace(posterior=q, prior=there, K=K)
-            gradients = method.gradients(task.X, beside, None, task.exact, FIELDS)
-            answer |= gradient_answers(gradients or {}, state.prior, value)
-        return answer
-
-    return rounding_doubt(answers, state.prior, list(state.K.K_ZZ), tolerance=task.options.tolerance)

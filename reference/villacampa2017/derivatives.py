@@ -1,4 +1,4 @@
-r"""Derivatives of log Z_q in the whole prior at once: section G, and the exact ones away from convergence.
+r"""The exact gradient of section 2.3 and figure 1, of which the paper prints no equation: of log Z_q, sites held.
 
 log Z_q depends on the hyper-parameters by K_ZZ, υ and s of each class. A `Pull` holds its derivatives in these three as
 if they were free; dυ = K⁻¹(dk - dK υ) and ds = dκ - 2 υᵀdk + υᵀdK υ lead back to the kernel.
@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common.errors import factorise
+from reference.common.probit import mills_derivative
 from reference.villacampa2017.cavity import Cavity
-from reference.villacampa2017.gradients import prior_term_matrix
+from reference.villacampa2017.gradients import Distributions, prior_term_matrix
 from reference.villacampa2017.model import REMEDY
-from reference.villacampa2017.scalar import Projected
+from reference.villacampa2017.posterior import Coefficients, Gaussians, per_class
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 
 class Pull(NamedTuple):
@@ -35,26 +37,40 @@ class Weights(NamedTuple):
     cond_var: Array
 
 
-def held_cavity_weights(derivative: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
-    r"""Direct dependence of log Z alone, below (10) of villacampa2017: the coefficients of m and Vυ in d log Z/dυ.
-
-    With m\ and V\ held it is g m\ + (g² - h) V\υ, where m\ = m + Vυ (C¹p - C²)/D, V\υ = Vυ/D and D = 1 - C¹q.
+def pair_derivatives(distributions: Distributions, y: Labels) -> tuple[Array, Array]:
+    """g = β/√b and h = (β² + βα̂)/b, b = b_y + b_k, of every factor of villacampa2017: (39), (41), (48); each (n, C).
 
     Parameters
     ----------
-    derivative : array             g, with the sign of the class
-    curvature : array         h
-    projected : Projected     p and q
-    c1 : array                C¹
-    c2 : array                C²
+    distributions : Distributions    q and the cavities
+    y : (n,)                  labels, 0..C-1
     """
-    remaining = 1.0 - c1 * projected.var
-    mean = derivative * (c1 * projected.mean - c2) / remaining
-    excess = derivative**2 - curvature
-    return Weights(derivative + 0.0 * remaining, mean + excess / remaining, 0.5 * excess + 0.0 * remaining)
+    g, h = np.zeros((len(y), len(distributions.upsilon))), np.zeros((len(y), len(distributions.upsilon)))
+    for (i, k), cavities in distributions.cavities.items():
+        pair = y[i], k
+        a = [distributions.upsilon[j, i] @ cavity.mean for j, cavity in zip(pair, cavities, strict=True)]
+        b = sum(
+            distributions.cond_var[j, i] + distributions.upsilon[j, i] @ cavity.cov @ distributions.upsilon[j, i]
+            for j, cavity in zip(pair, cavities, strict=True)
+        )
+        beta, bend = mills_derivative((a[0] - a[1]) / np.sqrt(b))  # of log Φ; bend = -(β² + βα̂)
+        g[i, k], h[i, k] = beta / np.sqrt(b), -bend / b
+    return g, h
 
 
-def total_weights(derivative: Array, curvature: Array, projected: Projected, c1: Array, c2: Array) -> Weights:
+def projections(posterior: Gaussians, upsilon: Array) -> tuple[Array, Array]:
+    """p = υ_iᵀm_k and q = υ_iᵀV_kυ_i of villacampa2017, each (n, C).
+
+    Parameters
+    ----------
+    posterior : Gaussians     q(f̄)
+    upsilon : (C, n, m)       υ_i^k
+    """
+    mean = np.einsum("kim,km->ik", upsilon, posterior.mean)
+    return mean, np.einsum("kim,kim->ik", upsilon @ posterior.cov, upsilon)
+
+
+def total_weights(derivative: Array, curvature: Array, projected: tuple[Array, Array], c1: Array, c2: Array) -> Weights:
     r"""Derivatives of log s̃ = log Z + g(θ\) - g(θ) in p = υᵀm, q = υᵀVυ and s with C¹, C² of villacampa2017 held.
 
     With D = 1 - C¹q and w = C¹p - C²: the cavity has e = (p - C²q)/D and v = q/D, and
@@ -65,30 +81,16 @@ def total_weights(derivative: Array, curvature: Array, projected: Projected, c1:
     ----------
     derivative : array             g, with the sign of the class
     curvature : array         h
-    projected : Projected     p and q
+    projected : pair          p and q
     c1 : array                C¹
     c2 : array                C²
     """
-    remaining = 1.0 - c1 * projected.var
-    w = c1 * projected.mean - c2
+    p, q = projected
+    remaining = 1.0 - c1 * q
+    w = c1 * p - c2
     by_var = 0.5 * (derivative**2 - curvature)
     var = (derivative * w + by_var + 0.5 * w**2) / remaining**2 + 0.5 * c1 / remaining
     return Weights((derivative + w) / remaining, var, by_var + 0.0 * remaining)
-
-
-def held_pull(weights: Weights, mean: Array, cov: Array, upsilon: Array, K_ZZ: Array) -> Pull:
-    """(10) of villacampa2017 for one class: the prior's part by (63), (64), and `held_cavity_weights` of its factors.
-
-    Parameters
-    ----------
-    weights : Weights         each (n,)
-    mean : (m,)               m
-    cov : (m, m)              V
-    upsilon : (n, m)          υ_i
-    K_ZZ : (m, m)             prior covariance
-    """
-    by_upsilon = weights.mean[:, None] * mean + weights.var[:, None] * (upsilon @ cov)
-    return Pull(by_upsilon, weights.cond_var, -0.5 * prior_term_matrix(mean, cov, K_ZZ))
 
 
 def total_pull(
@@ -124,34 +126,54 @@ def total_pull(
     return Pull(by_upsilon, weights.cond_var, inverse @ S @ inverse - 0.5 * prior_term_matrix(mean, cov, K_ZZ))
 
 
-def tied_pull(
-    weights: Weights, distribution: Cavity, cavity: Cavity, count: float, upsilon: Array, K_ZZ: Array, exact: bool
-) -> Pull:
-    r"""One class of SEP of villacampa2017, the tied factor held.
+def total_pulls(
+    sites: Coefficients, distributions: Distributions, y: Labels, K_ZZ: Array, weights: Array
+) -> list[Pull]:
+    """Derivatives of log Z_q of villacampa2017's EP in υ, s and K_ZZ of every class, coefficients held.
 
-    `exact`: the derivative of log Z_q = P + Σ log Z_{i,k} + n [g(θ\) - g(θ)]; else formula (10), which leaves out what
-    comes through the cavity, and the last bracket.
+    Parameters
+    ----------
+    sites : Coefficients      each (n, C)
+    distributions : Distributions    q and the cavities
+    y : (n,)                  labels, 0..C-1
+    K_ZZ : (C, m, m)          prior covariances
+    weights : (n,)            of the data's terms
+    """
+    (g, h), (p, q) = pair_derivatives(distributions, y), projections(distributions.posterior, distributions.upsilon)
+    own = np.arange(len(y)), y
+    of_label = total_weights(g, h, (p[own][:, None], q[own][:, None]), sites.c1_label, sites.c2_label)
+    of_other = total_weights(-g, h, (p, q), sites.c1_other, sites.c2_other)
+    by_class = [weights * per_class(a, b, y) for a, b in zip(of_label, of_other, strict=True)]
+    delta = per_class(sites.c1_label, sites.c1_other, y)
+    mu_tilde = per_class(sites.c2_label, sites.c2_other, y)
+    each = zip(
+        zip(*by_class, strict=True), delta, mu_tilde, *distributions.posterior, distributions.upsilon, K_ZZ, strict=True
+    )
+    return [total_pull(Weights(*of_class), *rest) for of_class, *rest in each]
+
+
+def tied_pull(
+    weights: Weights, distribution: Cavity, cavity: Cavity, count: float, upsilon: Array, K_ZZ: Array
+) -> Pull:
+    r"""One class of SEP of villacampa2017: log Z_q = P + Σ log Z_{i,k} + n [g(θ\) - g(θ)], the tied factor held.
 
     Parameters
     ----------
     weights : Weights         derivatives of Σ log Z_{i,k} in υᵀm\, υᵀV\υ and s, each (n,)
-    distribution : Cavity              m and V of q
+    distribution : Cavity     m and V of q
     cavity : Cavity           m\ and V\
     count : float             n
     upsilon : (n, m)          υ_i
     K_ZZ : (m, m)             prior covariance
-    exact : bool              which of the two
     """
     (mean, cov), (cavity_mean, cavity_cov) = distribution, cavity
     rows = upsilon @ cavity_cov
     by_upsilon = np.outer(weights.mean, cavity_mean) + 2.0 * weights.var[:, None] * rows
-    by_K = -0.5 * prior_term_matrix(mean, cov, K_ZZ)
-    if exact:
-        A = weights.mean @ rows
-        S = 0.5 * (np.outer(A, cavity_mean) + np.outer(cavity_mean, A)) + (rows.T * weights.var) @ rows
-        moments = cavity_cov + np.outer(cavity_mean, cavity_mean) - cov - np.outer(mean, mean)
-        inverse = factorise(K_ZZ, "K_ZZ", REMEDY).inverse
-        by_K = by_K + inverse @ (S + 0.5 * count * moments) @ inverse
+    A = weights.mean @ rows
+    S = 0.5 * (np.outer(A, cavity_mean) + np.outer(cavity_mean, A)) + (rows.T * weights.var) @ rows
+    moments = cavity_cov + np.outer(cavity_mean, cavity_mean) - cov - np.outer(mean, mean)
+    inverse = factorise(K_ZZ, "K_ZZ", REMEDY).inverse
+    by_K = inverse @ (S + 0.5 * count * moments) @ inverse - 0.5 * prior_term_matrix(mean, cov, K_ZZ)
     return Pull(by_upsilon, weights.cond_var, by_K)
 
 

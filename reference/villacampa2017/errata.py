@@ -22,10 +22,10 @@ from reference.villacampa2017.gradients import (
     prior_term_matrix,
 )
 from reference.villacampa2017.hyper import prior_matrices
+from reference.villacampa2017.methods import SEP
 from reference.villacampa2017.model import fitc_conditional, inducing_prior, standardised_margin
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural
 from reference.villacampa2017.sep import sep_tied_factor
-from reference.villacampa2017.tied import TiedEP
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -265,7 +265,7 @@ def sep_log_evidence_gradient_as_printed(
 ) -> dict[str, Array]:
     """(10) with the cavities of SEP, fields with shapes as in the prior: section 2.3.1 of villacampa2017 as printed.
 
-    The exact gradient of `tied` is the one with the tied factor held. That of fixed points would need the derivative
+    The exact gradient of `methods` is the one with the tied factor held. That of fixed points would need the derivative
     of the tied factor itself.
 
     Parameters
@@ -280,7 +280,7 @@ def sep_log_evidence_gradient_as_printed(
     ------
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    method = TiedEP(y, len(prior.Z), 1.0, count)
+    method = SEP(y, len(prior.Z), 1.0, count)
     K = prior_matrices(X, prior)
     tied = list(sites)
     gradients = method.gradients(X, State(tied, method.posterior(tied, K), prior, K))

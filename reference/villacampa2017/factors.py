@@ -1,5 +1,6 @@
 """Appendices D and E: moments of cavity times exact factor, the factor refined from them, parallel damped updates."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from reference.villacampa2017.posterior import (
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Batch = NDArray[np.intp]
 
 
 class Ratio(NamedTuple):
@@ -371,6 +373,35 @@ def moment_mismatch(inducing_mean: Array, inducing_cov: Array, new: Cavity, upsi
     return max(abs(v / v_hat - 1.0), abs(gap) * np.sqrt(v) / v_hat)
 
 
+def largest_mismatch(posterior: Gaussians, pair: Sequence[int], tilted: Sequence[Cavity], upsilon: Array) -> float:
+    """The larger `moment_mismatch` of the two classes of a factor of villacampa2017.
+
+    Parameters
+    ----------
+    posterior : Gaussians     q(f̄)
+    pair : two ints           the label's class and class k
+    tilted : two Cavities     the tilted moments of both
+    upsilon : (C, m)          υ_i of every class
+    """
+    q, each = posterior, zip(pair, tilted, strict=True)
+    return max(moment_mismatch(q.mean[j], q.cov[j], new, upsilon[j]) for j, new in each)
+
+
+def factor_indices(y: Labels, n_classes: int, batch: Iterable[int] | None = None) -> Iterator[tuple[int, int, int]]:
+    """(i, y_i, k) of the factors (8) of villacampa2017, k ≠ y_i, of all data or of a batch.
+
+    Parameters
+    ----------
+    y : (n,)                  labels, 0..C-1
+    n_classes : int           C
+    batch : (b,) or None      indices; None: all data
+    """
+    for i in range(len(y)) if batch is None else batch:
+        for k in range(n_classes):
+            if k != y[i]:
+                yield int(i), int(y[i]), k
+
+
 @equation("villacampa2017", "u8-ep-refinement")
 def ep_refine_factors(
     coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array
@@ -400,33 +431,34 @@ def ep_refine_factors(
     q, upsilon = posterior, projection_vectors(K_XZ, K_ZZ)                                         # below (8)
     new = Coefficients(*(part.copy() for part in coefficients))
     log_norm, n_improper, mismatch = np.zeros(k_xx.T.shape), 0, 0.0
-    for i, y_i in enumerate(y):
-        for k in range(len(K_ZZ)):
-            if k == y_i:
-                continue
-            try:
-                cavities = factor_cavities(coefficients, q, upsilon, i, y_i, k)                    # (29) to (32)
-            except ValueError:  # no distribution: the factor stays
-                n_improper += 1
-                continue
-            pair = [y_i, k]
-            result = matched_factor(                                                                # (33) to (53)
-                cavities, upsilon[pair, i], k_xx[pair, i], K_XZ[pair, i], K_ZZ[pair])
-            for part, value in zip(new, result.coefficients, strict=True):
-                part[i, k] = value
-            log_norm[i, k] = result.log_norm
-            mismatch = max(mismatch, *(
-                moment_mismatch(q.mean[j], q.cov[j], tilted, upsilon[j, i])
-                for j, tilted in zip(pair, result.tilted, strict=True)))
+    for i, y_i, k in factor_indices(y, len(K_ZZ)):
+        try:
+            cavities = factor_cavities(coefficients, q, upsilon, i, y_i, k)                        # (29) to (32)
+        except ValueError:  # no distribution: the factor stays
+            n_improper += 1
+            continue
+        pair = [y_i, k]
+        result = matched_factor(cavities, upsilon[pair, i], k_xx[pair, i], K_XZ[pair, i], K_ZZ[pair])    # (33) to (53)
+        for part, value in zip(new, result.coefficients, strict=True):
+            part[i, k] = value
+        log_norm[i, k] = result.log_norm
+        mismatch = max(mismatch, largest_mismatch(q, pair, result.tilted, upsilon[:, i]))
     # fmt: on
     return Refined(new, log_norm, n_improper, mismatch)
 
 
 @equation("villacampa2017", "u11-parallel-updates")
 def parallel_ep_sweep(
-    coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, damping: float
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    k_xx: Array,
+    K_XZ: Array,
+    K_ZZ: Array,
+    damping: float,
+    batch: Batch | None = None,
 ) -> Swept:
-    """All factors refined at once, damped, and q rebuilt: sections 2.2 and E of villacampa2017.
+    """All factors, or those of a mini-batch, refined at once, damped, and q rebuilt: 2.2, 2.3.2, E of villacampa2017.
 
     Parameters
     ----------
@@ -437,22 +469,68 @@ def parallel_ep_sweep(
     K_XZ : (C, n, m)              cross-covariances
     K_ZZ : (C, m, m)              prior covariances of the inducing values
     damping : float               ρ in [0, 1]
+    batch : (b,) or None          indices, each once; None: all data
 
     Raises
     ------
     NotPositiveDefiniteError      if one of K_ZZ is singular, or factors and prior leave no distribution
     """
     # fmt: off
-    refined = ep_refine_factors(coefficients, posterior, y, k_xx, K_XZ, K_ZZ)                      # (29) to (53)
-    c1_label, c2_label, c1_other, c2_other = (
-        damped_update(after, before, damping)                                                      # appendix E
-        for after, before in zip(refined.coefficients, coefficients, strict=True)
-    )
-    delta = aggregate_precision_coefficients(c1_label, c1_other, y)                                # (26)
-    mu_tilde = aggregate_linear_coefficients(c2_label, c2_other, y)                                # (27)
-    q = posterior_moments(delta, mu_tilde, projection_vectors(K_XZ, K_ZZ), K_ZZ)                   # (25)
+    rows = np.arange(len(y)) if batch is None else batch
+    old = Coefficients(*(part[rows] for part in coefficients))
+    new = Coefficients(*(part.copy() for part in coefficients))
+    refined = ep_refine_factors(old, posterior, y[rows], k_xx[:, rows], K_XZ[:, rows], K_ZZ)       # (29) to (53)
+    for part, after, before in zip(new, refined.coefficients, old, strict=True):
+        part[rows] = damped_update(after, before, damping)                                         # appendix E
+    return Swept(new, posterior_of(new, y, projection_vectors(K_XZ, K_ZZ), K_ZZ), refined)         # (25) to (27)
     # fmt: on
-    return Swept(Coefficients(c1_label, c2_label, c1_other, c2_other), q, refined)
+
+
+def sequential_ep_sweep(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    k_xx: Array,
+    K_XZ: Array,
+    K_ZZ: Array,
+    damping: float,
+    batch: Batch,
+) -> Swept:
+    """One factor of a mini-batch after another, q rebuilt after each: EP as section 2.2 of villacampa2017 has it.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄), which they and the prior make
+    y : (n,)                      labels, 0..C-1
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
+    damping : float               ρ in [0, 1]
+    batch : (b,)                  indices, each once
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular, or factors and prior leave no distribution
+    """
+    # fmt: off
+    new, q, upsilon = Coefficients(*(part.copy() for part in coefficients)), posterior, projection_vectors(K_XZ, K_ZZ)
+    log_norm, n_improper, mismatch = np.zeros(k_xx.T.shape), 0, 0.0
+    for i, y_i, k in factor_indices(y, len(K_ZZ), batch):
+        try:
+            cavities = factor_cavities(new, q, upsilon, i, y_i, k)                                 # (29) to (32)
+        except ValueError:  # no distribution: the factor stays
+            n_improper += 1
+            continue
+        pair = [y_i, k]
+        result = matched_factor(cavities, upsilon[pair, i], k_xx[pair, i], K_XZ[pair, i], K_ZZ[pair])    # (33) to (53)
+        mismatch = max(mismatch, largest_mismatch(q, pair, result.tilted, upsilon[:, i]))
+        log_norm[i, k] = result.log_norm
+        for part, after in zip(new, result.coefficients, strict=True):
+            part[i, k] = damped_update(np.array(after), part[i, k], damping)                       # appendix E
+        q = posterior_of(new, y, upsilon, K_ZZ)                                                    # (25) to (27)
+    return Swept(new, q, Refined(new, log_norm, n_improper, mismatch))
+    # fmt: on
 
 
 def posterior_of(coefficients: Coefficients, y: Labels, upsilon: Array, K_ZZ: Array) -> Gaussians:

@@ -1,9 +1,9 @@
 """Sections 2.2, 2.3 and 4: the loops of EP and SEP, factors and hyper-parameters in turn, on all data or mini-batches.
 
-Which equations a sweep has stands in the methods: `printed` for the form "printed", `methods` and `tied` for the form
-"projected".
+What a sweep is, equation by equation, stands in `methods` (and in `datum` for one factor a datum).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input
+from reference.common._iteration import Arrival
 from reference.common._options import shown
-from reference.common._sweeps import Step
 from reference.common._training import (
     Fit,
-    Method,
     Record,
     State,
     Task,
     begin,
     by_search,
     finish,
+    first_rule,
     hyper_step,
-    settled,
+    untold,
     with_defaults,
 )  # fmt: skip
+from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.villacampa2017.datum import DatumEP
 from reference.villacampa2017.gradients import adaptive_learning_rate
-from reference.villacampa2017.methods import DatumEP, PairwiseEP
-from reference.villacampa2017.printed import PrintedEP, PrintedSEP, ep_form, sep_form
-from reference.villacampa2017.tied import TiedEP
+from reference.villacampa2017.methods import EP, SEP
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -45,6 +45,39 @@ class Move(NamedTuple):
 
     until_converged: bool  # sweeps to a fixed point, from the present factors; else one
     exact: bool  # the whole derivative of log Z_q; else formula (10)
+
+
+def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = untold) -> State:
+    """Sweeps over all data until no factor of villacampa2017 moves: sections 2.2 and E.
+
+    It stops where the distance that sweeps would still go, the last residual times max(1, ρ/(1 - ρ)) with ρ the factor
+    by which residuals fall, is below the tolerance and all cavities were distributions; unconverged where a sweep
+    leaves no distribution, where rounding alone moves the factors, or after max_iterations.
+
+    Parameters
+    ----------
+    task : Task               EP, SEP or GFITC, inputs, options
+    state : State             where to start
+    callback : callable       told the state after every sweep
+    """
+    # fmt: off
+    arrival, everything = Arrival(task.options.tolerance), np.arange(len(task.X))
+    state = state._replace(converged=False, reason="")
+    for _ in range(task.options.max_iterations):
+        try:
+            step = task.method.sweep(state.sites, state.posterior, state.K, everything)            # (25) to (53)
+        except NotPositiveDefiniteError as error:
+            return state._replace(reason=f"a sweep leaves no distribution: {error}")
+        state = state.after(step)
+        callback(state)
+        arrival.see(step.residual)
+        if arrival.converged and step.n_improper == 0:
+            return state._replace(converged=True)
+        if arrival.stalled:
+            break
+    improper = f"{step.n_improper} cavities are no distributions and keep their factors"
+    return state._replace(reason=improper if step.n_improper else arrival.reason(len(arrival.changes)))
+    # fmt: on
 
 
 @equation("villacampa2017", "u13-inner-outer-schemes")
@@ -67,7 +100,9 @@ def training_schedule(scheme: str, n_steps: int) -> tuple[Move, ...]:
 
 
 @equation("villacampa2017", "u17-minibatch-schedule")
-def minibatch_training_step(task: Task, state: State, batch: Batch, exact: bool) -> State:
+def minibatch_training_step(
+    task: Task, state: State, batch: Batch, exact: bool, callback: Callable[[State], None] = untold
+) -> State:
     """All factors of a mini-batch, then one step along (12), q rebuilt after each: 2.3.2 of villacampa2017.
 
     Parameters
@@ -76,6 +111,7 @@ def minibatch_training_step(task: Task, state: State, batch: Batch, exact: bool)
     state : State             before
     batch : (b,)              indices of the mini-batch, each once; all data are one too
     exact : bool              the exact gradient in place of (12)
+    callback : callable       told the state before the hyper-parameters move
 
     Raises
     ------
@@ -83,9 +119,9 @@ def minibatch_training_step(task: Task, state: State, batch: Batch, exact: bool)
     ValueError                if it leads out of the range of numbers
     """
     # fmt: off
-    step = task.method.step(state.sites, state.posterior, state.K, batch)                          # (25) to (53)
-    state = state.swept(step, task.method)                                                         # (25) to (27)
-    return hyper_step(task, state, batch, exact) if len(task.options.learn) else state             # (12)
+    state = state.after(task.method.sweep(state.sites, state.posterior, state.K, batch))           # (25) to (53)
+    callback(state)
+    return hyper_step(task, state, batch, exact) if task.options.learn else state                  # (12)
     # fmt: on
 
 
@@ -99,24 +135,22 @@ def fit(task: Task, prior: Prior) -> Fit:
     """
     # fmt: off
     options, record = task.options, Record(task)
-    state = begin(task, prior, adaptive_learning_rate)                                             # φ̃ = 1, q = p(f̄)
-    if len(options.learn) and options.optimizer == "lbfgs":
-        return by_search(task, state)                                                              # (9), (10)
-    if not options.in_parts and not len(options.learn):
-        run = settled(task, state, lambda step: record.tell(step, state.K))                        # (25) to (53)
-        return finish(task, state.swept(run, task.method), record.trace, run.converged, run.iterations)   # (9), (10)
+    state = begin(task, prior)                                                                     # φ̃ = 1, q = p(f̄)
+    if not options.in_parts and not options.learn:
+        state = to_fixed_point(task, state, record.tell)                                           # (25) to (53)
+        return finish(task, state, record.trace, record.count)                                     # (9), (10)
+    if options.learn and options.optimizer == "lbfgs":
+        return by_search(task, state, to_fixed_point)                                              # (9), (10)
+    state = state._replace(rule=first_rule(task, prior, adaptive_learning_rate))
     plan = ascending_batches(len(task.X), options.batches, options.batch_size, options.n_steps, options.seed)
     for move, batch in zip(training_schedule(options.scheme, len(plan)), plan, strict=True):       # 2.3, figure 1
-        old = state
         if move.until_converged:
-            run = settled(task, state)                                                             # (25) to (53)
-            state = state.swept(run, task.method)
-            record.tell(run, state.K)
+            state = to_fixed_point(task, state)                                                    # (25) to (53)
+            record.tell(state)
             state = hyper_step(task, state, None, move.exact)                                      # (10)
         else:
-            state = minibatch_training_step(task, state, batch, move.exact)                        # (25) to (53), (12)
-            record.tell(Step(state.sites, state.residual, state.n_improper - old.n_improper), old.K)
-    return finish(task, state, record.trace, False, len(plan))                                     # (9), (10)
+            state = minibatch_training_step(task, state, batch, move.exact, record.tell)           # (25) to (53), (12)
+    return finish(task, state._replace(converged=False), record.trace, len(plan))                  # (9), (10)
     # fmt: on
 
 
@@ -138,15 +172,14 @@ def fit_ep(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: 
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    form = ep_form(options.form, options.factors, len(X), len(prior.Z))
-    kind: Any = PrintedEP if form == "printed" else PairwiseEP if options.factors == "pairwise" else DatumEP
-    method: Method = kind(y, len(prior.Z), options.damping, options.schedule)
-    return fit(Task(method, X, with_defaults(options, prior, SCHEMES[1:]), shared), prior)._replace(form=form)
+    kind: Any = EP if options.factors == "pairwise" else DatumEP
+    method = kind(y, len(prior.Z), options.damping, options.schedule)
+    return fit(Task(method, X, with_defaults(options, prior, SCHEMES[1:]), shared), prior)
 
 
 @takes("sep")
 def fit_sep(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: Options) -> Fit:
-    """Stochastic expectation propagation of villacampa2017: one tied factor, see `tied.TiedEP`.
+    """Stochastic expectation propagation of villacampa2017: one tied factor, see `methods.SEP`.
 
     Parameters
     ----------
@@ -162,7 +195,5 @@ def fit_sep(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options:
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    form = sep_form(options.form, len(X), len(prior.Z))
-    method = (PrintedSEP if form == "printed" else TiedEP)(y, len(prior.Z), options.damping, options.count)
-    options = with_defaults(options, prior, SCHEMES[1:], tied=True)
-    return fit(Task(method, X, options, shared), prior)._replace(form=form)
+    method = SEP(y, len(prior.Z), options.damping, options.count)
+    return fit(Task(method, X, with_defaults(options, prior, SCHEMES[1:], tied=True), shared), prior)

@@ -133,6 +133,21 @@ def minibatch_scale(n: int, batch_size: int) -> float:
     return n / batch_size
 
 
+def minibatch_weights(n: int, batch: Batch | None) -> Array:
+    """Weights (n,) of the data's terms in a sum over a mini-batch of villacampa2017: ρ of its data, zero elsewhere.
+
+    Parameters
+    ----------
+    n : int                   number of data
+    batch : (b,) or None      indices, each once; None: all data, with weight one
+    """
+    if batch is None:
+        return np.ones(n)
+    weights = np.zeros(n)
+    weights[batch] = minibatch_scale(n, len(batch))
+    return weights
+
+
 def distributions_of(
     coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array
 ) -> Distributions:

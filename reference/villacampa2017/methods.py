@@ -1,4 +1,8 @@
-"""EP with one factor a datum and other class, and EP with one a datum: what a loop over either needs."""
+"""EP and SEP as sections 2.2, 2.3 and the appendices B to H print them: what the loops of `fit` need of each.
+
+Every line calls the function of one equation, whose number stands at its right. Arrays over factors are (n, C), row i,
+column k, zero in the columns of the labels.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,46 +12,46 @@ from numpy.typing import NDArray
 
 from reference.common._classes import Prior, class_gradients
 from reference.common._learning import FIELDS
-from reference.common._sweeps import Step
-from reference.common._training import State, Value
-from reference.villacampa2017.cavity import cavity
-from reference.villacampa2017.datum import (
-    DatumSites,
-    datum_log_scales,
-    datum_posterior,
-    refine_datum_sites,
-    tilted_of_data,
-)
-from reference.villacampa2017.derivatives import (
-    Pull,
-    Weights,
-    held_cavity_weights,
-    held_pull,
-    kernel_derivative,
-    total_pull,
-    total_weights,
-)
-from reference.villacampa2017.evidence import (
-    ep_log_evidence_from_moments,
-    factor_log_scale_rank_one,
-)
+from reference.common._training import State, Step, Value
+from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.derivatives import Weights, kernel_derivative, pair_derivatives, tied_pull, total_pulls
+from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale
 from reference.villacampa2017.factors import (
-    damped_update,
+    ep_refine_factors,
+    factor_indices,
+    matched_factor,
+    parallel_ep_sweep,
     posterior_of,
+    sequential_ep_sweep,
 )
-from reference.villacampa2017.gradients import minibatch_scale
+from reference.villacampa2017.gradients import (
+    Direction,
+    Distributions,
+    distributions_of,
+    ep_log_evidence_gradient,
+    hyper_directions,
+    minibatch_log_evidence_gradient,
+    minibatch_weights,
+)
 from reference.villacampa2017.hyper import Matrices, prior_matrices
-from reference.villacampa2017.posterior import Coefficients, Gaussians, per_class
-from reference.villacampa2017.scalar import (
-    Cavities,
-    Projected,
-    Tilted,
-    own_columns,
-    pair_cavities,
-    projections,
-    refine_projected,
-    refined_pairs,
-    scalar_cavities,
+from reference.villacampa2017.model import REMEDY, fitc_conditional, projection_vectors
+from reference.villacampa2017.posterior import (
+    Coefficients,
+    Gaussians,
+    Natural,
+    factor_linear,
+    factor_precisions,
+    natural_parameter_sum,
+    per_class,
+)
+from reference.villacampa2017.prediction import Latents, predictive_latent_distribution
+from reference.villacampa2017.sep import (
+    factor_counts,
+    sep_batch_update,
+    sep_cavity,
+    sep_log_evidence,
+    sep_tied_factor,
 )
 
 Array = NDArray[np.float64]
@@ -55,101 +59,94 @@ Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
 
 
-class OverPrior:
-    """What all methods do alike: the matrices of the prior, and derivatives by `pulls`."""
+class PriorOfClasses:
+    """The prior of all methods: its matrices, and their derivatives in the hyper-parameters."""
 
     def matrices(self, X: Array, prior: Prior) -> Matrices:
         """K_ZZ, υ and s of a prior at the inputs X (n, d)."""
         return prior_matrices(X, prior)
 
-    def traced(self, sites: Any, posterior: Gaussians, K: Matrices) -> float | None:
+    def directions(self, X: Array, state: State, learn: Sequence[str]) -> dict[str, Direction]:
+        """Derivatives of the matrices of a state's prior at X in every ξ of the fields learn."""
+        prior = state.prior
+        each = hyper_directions(X, prior.Z, prior.variance, prior.lengthscales, learn)
+        return {
+            name: Direction(*(np.stack(parts) for parts in zip(*along, strict=True))) for name, along in each.items()
+        }
+
+    def value(self, sites: Any, posterior: Gaussians, K: Any) -> Value:
+        """log Z_q of all data, from sites, posterior and K."""
+        raise NotImplementedError
+
+    def traced(self, sites: Any, posterior: Gaussians, K: Any) -> float | None:
         """log Z_q after a sweep, from sites, posterior and K; none if a cavity is no distribution."""
         return self.value(sites, posterior, K).log_evidence
+
+
+class Pairwise(PriorOfClasses):
+    """What EP and SEP do alike: latent values at the data, derivatives by (10)."""
+
+    y: Labels
+
+    def distributions(self, sites: Any, posterior: Gaussians, K: Matrices) -> Distributions:
+        """What (10) is evaluated on, from sites, posterior and K; ValueError if a cavity is no distribution."""
+        raise NotImplementedError
+
+    def exact(self, sites: Any, distributions: Distributions, K: Matrices, weights: Array) -> list[Any]:
+        """The whole derivative of log Z_q in the prior's matrices K, sites held, data weighted."""
+        raise NotImplementedError
+
+    def latents(self, sites: Any, posterior: Gaussians, K: Matrices) -> Latents:
+        """Moments at the data, from posterior and K; sites are not looked at."""
+        return predictive_latent_distribution(posterior, K.k_xx, K.K_XZ, K.K_ZZ)  # (65) to (67)
 
     def gradients(
         self, X: Array, state: State, batch: Batch | None = None, exact: bool = False, learn: Sequence[str] = FIELDS
     ) -> dict[str, Array] | None:
-        """The derivative of log Z_q, or (10), in every hyper-parameter; (12) of villacampa2017 for a mini-batch.
+        """(10) of villacampa2017 in every hyper-parameter ξ; (12) for a mini-batch.
 
         Parameters
         ----------
         X : (n, d)                inputs
         state : State             factors, q, prior and its matrices
         batch : (b,) or None      data whose terms stand for all, n/b times; None: all data
-        exact : bool              the whole derivative with the factors' numbers held; False: formula (10)
+        exact : bool              the whole derivative of log Z_q with the factors' numbers held, in place of (10)
         learn : names             fields wanted
 
         Returns
         -------
         dict or None              fields with shapes as in the prior; None if a cavity is no distribution
         """
-        weights = np.ones(len(X))
-        if batch is not None:
-            weights = np.zeros(len(X))
-            weights[batch] = minibatch_scale(len(X), len(batch))
-        pulls = self.pulls(state.sites, state.posterior, state.K, weights, exact)
-        if pulls is None:
+        # fmt: off
+        K, prior = state.K, state.prior
+        try:
+            data = self.distributions(state.sites, state.posterior, K)                             # (29) to (32)
+        except NotPositiveDefiniteError:
+            raise
+        except ValueError:
             return None
-        derivatives = [kernel_derivative(*each) for each in zip(pulls, state.K.upsilon, state.K.K_ZZ, strict=True)]
-        return class_gradients(derivatives, X, state.prior, learn)
-
-    def value(self, sites: Any, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q of all data, from sites, posterior and K."""
-        raise NotImplementedError
-
-    def pulls(self, sites: Any, posterior: Gaussians, K: Matrices, weights: Array, exact: bool) -> list[Pull] | None:
-        """Derivatives of log Z_q from sites, posterior and K, data weighted; none if a cavity is no distribution."""
-        raise NotImplementedError
-
-
-def standardised_change(d_c1: Array, d_c2: Array, projected: Projected) -> float:
-    """Largest max(|ΔC¹| q, |ΔC² - ΔC¹ p| √q), p and q the moments of υᵀf̄ under q: villacampa2017.
-
-    Parameters
-    ----------
-    d_c1 : (n, C)             undamped change of C¹
-    d_c2 : (n, C)             undamped change of C²
-    projected : Projected     p and q before the update
-    """
-    p, q = projected
-    return float(max(np.max(np.abs(d_c1) * q), np.max(np.abs(d_c2 - d_c1 * p) * np.sqrt(q))))
+        if exact:
+            pulls = self.exact(state.sites, data, K, minibatch_weights(len(X), batch))
+            by_K = [kernel_derivative(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)]
+            return class_gradients(by_K, X, prior, learn)
+        results = {}
+        for name, xi in self.directions(X, state, learn).items():                                  # every ξ of a field
+            if batch is None:
+                derivatives = ep_log_evidence_gradient(data, self.y, K.K_ZZ, xi)                   # (10), (62)
+            else:
+                derivatives = minibatch_log_evidence_gradient(data, self.y, K.K_ZZ, xi, batch)     # (12)
+            results[name] = derivatives.reshape(getattr(prior, name).shape)
+        return results
+        # fmt: on
 
 
-def at_labels(projected: Projected, y: Labels) -> Projected:
-    """Columns of the labels y (n,) of projected moments (n, C), each (n, 1)."""
-    at = np.arange(len(y)), y
-    return Projected(*(part[at][:, None] for part in projected))
-
-
-def marginals(posterior: Gaussians, K: Matrices) -> Projected:
-    """(66) and (67) of villacampa2017 at the data of K, under the posterior q, each (n, C)."""
-    projected = projections(posterior, K.upsilon)
-    return Projected(projected.mean, projected.var + K.cond_var.T)
-
-
-class _Running:
-    """q while factors are put in one after another."""
-
-    def __init__(self, posterior: Gaussians, upsilon: Array) -> None:
-        self.posterior = Gaussians(posterior.mean.copy(), posterior.cov.copy())
-        self.upsilon = upsilon
-
-    def at(self, i: int) -> Projected:
-        """Moments of υ_iᵀf̄, each (1, C)."""
-        return projections(self.posterior, self.upsilon[:, i : i + 1])
-
-    def add(self, k: int, i: int, d_c1: float, d_c2: float) -> None:
-        """Multiply q by a factor along υ_i^k: the removal of its inverse."""
-        q = self.posterior
-        q.mean[k], q.cov[k] = cavity(q.mean[k], q.cov[k], self.upsilon[k, i], -d_c1, -d_c2)
-
-
-class PairwiseEP(OverPrior):
-    """(8) of villacampa2017, the form "projected": appendices C to F along υ, see `scalar`; `printed` has the other."""
+class EP(Pairwise):
+    """EP of villacampa2017: a factor (8) for each datum and other class."""
 
     def __init__(self, y: Labels, n_classes: int, damping: float, schedule: str) -> None:
         """Labels y (n,) of n_classes classes, damping in (0, 1], schedule parallel or sequential."""
-        self.y, self.n_classes, self.damping, self.schedule = y, n_classes, damping, schedule
+        self.y, self.n_classes, self.damping = y, n_classes, damping
+        self._sweep: Any = parallel_ep_sweep if schedule == "parallel" else sequential_ep_sweep
 
     def start(self, K: Matrices) -> Coefficients:
         """Factors of one; K is not looked at."""
@@ -157,165 +154,148 @@ class PairwiseEP(OverPrior):
 
     def posterior(self, sites: Coefficients, K: Matrices) -> Gaussians:
         """q(f̄) from sites and K."""
-        return posterior_of(sites, self.y, K.upsilon, K.K_ZZ)
+        return posterior_of(sites, self.y, K.upsilon, K.K_ZZ)  # (25) to (27)
 
-    def step(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
-        """One sweep from sites and posterior, with K, over batch; sequential: q refreshed after each factor."""
-        new = Coefficients(*(part.copy() for part in sites))
-        if self.schedule == "sequential":
-            return self._one_by_one(new, posterior, K, batch)
-        here, y = K.rows(batch), self.y[batch]
-        old = Coefficients(*(part[batch] for part in sites))
-        refined = refine_projected(old, posterior, y, here.upsilon, here.cond_var)
-        for after, target, before in zip(new, refined.coefficients, old, strict=True):
-            after[batch] = damped_update(target, before, self.damping)
-        change = [target - before for target, before in zip(refined.coefficients, old, strict=True)]
-        projected = projections(posterior, here.upsilon)
-        residual = max(
-            standardised_change(change[0], change[1], at_labels(projected, y)),
-            standardised_change(change[2], change[3], projected),
+    def sweep(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
+        """One damped sweep from sites and posterior, with K, over batch: sections 2.2 and 2.3.2, appendix E."""
+        new, q, refined = self._sweep(  # (25) to (53)
+            sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ, self.damping, batch
         )
-        return Step(new, residual, refined.n_improper)
-
-    def _one_by_one(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
-        running = _Running(posterior, K.upsilon)
-        residual, n_improper = 0.0, 0
-        for i in batch:
-            label = int(self.y[i])
-            for k in range(self.n_classes):
-                if k == label:
-                    continue
-                observed, row = running.at(i), self.y[i : i + 1]
-                old = Coefficients(*(part[i : i + 1].copy() for part in sites))
-                of_label, other = pair_cavities(old, observed, row)
-                if not (of_label.left[0, k] > 0.0 and other.left[0, k] > 0.0):
-                    n_improper += 1
-                    continue
-                target, _ = refined_pairs(of_label, other, row, K.cond_var[:, i : i + 1])
-                change = [float(new[0, k] - was[0, k]) for new, was in zip(target, old, strict=True)]
-                for j, d_c1, d_c2 in ((label, change[0], change[1]), (k, change[2], change[3])):
-                    one = Projected(observed.mean[0, j], observed.var[0, j])
-                    residual = max(residual, standardised_change(np.array(d_c1), np.array(d_c2), one))
-                    running.add(j, i, self.damping * d_c1, self.damping * d_c2)
-                for part, moved in zip(sites, change, strict=True):
-                    part[i, k] += self.damping * moved
-        return Step(sites, residual, n_improper)
+        return Step(new, q, refined.mismatch, refined.n_improper)
 
     def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q by (60) and the scales below (61), from sites, posterior and K."""
-        refined = refine_projected(sites, posterior, self.y, K.upsilon, K.cond_var)
+        """log Z_q by the natural parameters of sites, posterior and the prior of K: (9), (56) to (59)."""
+        # fmt: off
+        refined = ep_refine_factors(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)              # (29) to (53)
         if refined.n_improper:
             return Value(None, refined.log_norm)
-        scales = factor_log_scale_rank_one(refined.log_norm, sites, posterior, self.y, K.upsilon)
-        return Value(ep_log_evidence_from_moments(posterior, K.K_ZZ, scales), refined.log_norm)
+        upsilon = projection_vectors(K.K_XZ, K.K_ZZ)                                               # below (8)
+        prior = [Natural(factorise(each, "K_ZZ", REMEDY).inverse, np.zeros(len(each))) for each in K.K_ZZ]
+        parts: dict[tuple[int, int, int], tuple[Natural, Natural]] = {}
+        of_class: list[list[Natural]] = [[] for _ in prior]
+        for i, y_i, k in factor_indices(self.y, self.n_classes):
+            u_y, u_k = upsilon[y_i, i], upsilon[k, i]
+            c1_y, c2_y, c1_k, c2_k = (float(part[i, k]) for part in sites)
+            T_y, T_k = factor_precisions(c1_y, c1_k, u_y, u_k)                                     # (20), (21), (50)
+            t_y, t_k = factor_linear(c2_y, u_y), factor_linear(c2_k, u_k)                          # (22), (23), (54)
+            parts[i, y_i, k] = Natural(T_y, t_y), Natural(T_k, t_k)
+            of_class[y_i].append(parts[i, y_i, k][0])
+            of_class[k].append(parts[i, y_i, k][1])
+        theta = [natural_parameter_sum(*each) for each in zip(prior, of_class, strict=True)]       # below (62)
+        log_scales = np.zeros_like(refined.log_norm)
+        for (i, y_i, k), pair in parts.items():
+            distributions = theta[y_i], theta[k]
+            cavities = [Natural(q.precision - site.precision, q.shift - site.shift)                # (28)
+                        for q, site in zip(distributions, pair, strict=True)]
+            log_scales[i, k] = factor_log_scale(float(refined.log_norm[i, k]), cavities, distributions)     # (56), (58)
+        return Value(ep_log_evidence(theta, prior, log_scales), refined.log_norm)                  # (9), (57)
+        # fmt: on
 
-    def latents(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Projected:
-        """(66) and (67) at the data, from posterior and K; sites are not looked at."""
-        return marginals(posterior, K)
+    def distributions(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Distributions:
+        """What (10) is evaluated on, from sites, posterior and K."""
+        return distributions_of(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)  # (29) to (32)
 
-    def pulls(
-        self, sites: Coefficients, posterior: Gaussians, K: Matrices, weights: Array, exact: bool
-    ) -> list[Pull] | None:
-        """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
-        projected = projections(posterior, K.upsilon)
-        of_label, other = pair_cavities(sites, projected, self.y)
-        if np.any((np.minimum(of_label.left, other.left) <= 0.0) & ~own_columns(self.y, self.n_classes)):
-            return None
-        _, tilted = refined_pairs(of_label, other, self.y, K.cond_var)
-        rule = total_weights if exact else held_cavity_weights
-        label_part = rule(
-            tilted.derivative, tilted.curvature, at_labels(projected, self.y), sites.c1_label, sites.c2_label
-        )
-        other_part = rule(-tilted.derivative, tilted.curvature, projected, sites.c1_other, sites.c2_other)
-        by_class = Weights(*(weights * per_class(a, b, self.y) for a, b in zip(label_part, other_part, strict=True)))
-        delta = per_class(sites.c1_label, sites.c1_other, self.y)
-        mu_tilde = per_class(sites.c2_label, sites.c2_other, self.y)
-        return _factorised_pulls(by_class, delta, mu_tilde, posterior, K, exact)
-
-
-def _factorised_pulls(
-    weights: Weights, delta: Array, mu_tilde: Array, posterior: Gaussians, K: Matrices, exact: bool
-) -> list[Pull]:
-    results = []
-    for k, K_ZZ in enumerate(K.K_ZZ):
-        own = Weights(*(part[k] for part in weights))
-        distribution = posterior.mean[k], posterior.cov[k], K.upsilon[k], K_ZZ
-        results.append(
-            total_pull(own, delta[k], mu_tilde[k], *distribution) if exact else held_pull(own, *distribution)
-        )
-    return results
+    def exact(self, sites: Coefficients, distributions: Distributions, K: Matrices, weights: Array) -> list[Any]:
+        """Derivatives of log Z_q on cavities in the prior's matrices K, sites held; weights (n,) of the data."""
+        return total_pulls(sites, distributions, self.y, K.K_ZZ, weights)
 
 
-class DatumEP(OverPrior):
-    """One factor a datum, which touches all classes: (3) of villacampa2017 by quadrature."""
+class SEP(Pairwise):
+    """SEP of villacampa2017: factors tied, one precision and one shift kept a class.
 
-    def __init__(self, y: Labels, n_classes: int, damping: float, schedule: str) -> None:
-        """Labels y (n,) of n_classes classes, damping in (0, 1], schedule parallel or sequential."""
-        self.y, self.n_classes, self.damping, self.schedule = y, n_classes, damping, schedule
+    A sweep replaces the part of the tied factor that its data stand for, r of it, by their refined factors:
+    T ← T + ρ (Σ new - r T), where r is the share of the data; with the count "per-class", of the factors of a class.
+    """
 
-    def start(self, K: Matrices) -> DatumSites:
-        """Factors of one; K is not looked at."""
-        return DatumSites(*(np.zeros((len(self.y), self.n_classes)) for _ in range(2)))
+    def __init__(self, y: Labels, n_classes: int, damping: float, count: str) -> None:
+        """Labels y (n,) of n_classes classes, damping ρ in (0, 1], count all or per-class."""
+        self.y, self.n_classes, self.damping, self.count = y, n_classes, damping, count
+        self.counts = factor_counts(y, n_classes, count)
 
-    def posterior(self, sites: DatumSites, K: Matrices) -> Gaussians:
+    def start(self, K: Matrices) -> list[Natural]:
+        """Factors of one, in the size of K."""
+        C, m, _ = K.K_ZZ.shape
+        return [Natural(np.zeros((m, m)), np.zeros(m)) for _ in range(C)]
+
+    def natural(self, sites: list[Natural], K: Matrices) -> list[Natural]:
+        """Natural parameters of q(f̄) from sites and K."""
+        prior = [Natural(factorise(each, "K_ZZ", REMEDY).inverse, np.zeros(len(each))) for each in K.K_ZZ]
+        return [natural_parameter_sum(at, [tied]) for at, tied in zip(prior, sites, strict=True)]  # below (62)
+
+    def posterior(self, sites: list[Natural], K: Matrices) -> Gaussians:
         """q(f̄) from sites and K."""
-        return datum_posterior(sites, K.upsilon, K.K_ZZ)
+        return _moments(self.natural(sites, K))
 
-    def step(self, sites: DatumSites, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
-        """One sweep from sites and posterior, with K, over batch; sequential: q refreshed after each datum."""
-        new = DatumSites(*(part.copy() for part in sites))
-        if self.schedule == "parallel":
-            return self._refine(new, posterior, K, batch)
-        running = _Running(posterior, K.upsilon)
-        steps: list[Step] = []
-        for i in batch:
-            before = [part[i].copy() for part in new]
-            steps.append(self._refine(new, running.posterior, K, np.array([i])))
-            change = [part[i] - was for part, was in zip(new, before, strict=True)]
-            for k in range(self.n_classes):
-                running.add(k, i, float(change[0][k]), float(change[1][k]))
-        return Step(new, max(step.residual for step in steps), sum(step.n_improper for step in steps))
+    def cavities(self, sites: list[Natural], K: Matrices) -> Gaussians:
+        """q without one n-th of the tied factor, from sites and K."""
+        return _moments(sep_cavity(self.natural(sites, K), sites, self.counts))  # section 2.3.1
 
-    def _refine(self, sites: DatumSites, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
-        """Sites of a batch, moved where they are."""
-        here = K.rows(batch)
-        old = DatumSites(*(part[batch] for part in sites))
-        refined = refine_datum_sites(old, posterior, self.y[batch], here.upsilon, here.cond_var)
-        change = [target - was for target, was in zip(refined.sites, old, strict=True)]
-        for part, was, target in zip(sites, old, refined.sites, strict=True):
-            part[batch] = damped_update(target, was, self.damping)
-        residual = standardised_change(change[0], change[1], projections(posterior, here.upsilon))
-        return Step(sites, residual, refined.n_improper)
+    def matched(self, cavities: Gaussians, y: Labels, K: Matrices) -> tuple[Coefficients, Array]:
+        """Coefficients and log Z of all factors of data, each (n, C), from cavities, the labels y and K of the data."""
+        # fmt: off
+        upsilon = projection_vectors(K.K_XZ, K.K_ZZ)                                               # below (8)
+        new = Coefficients(*(np.zeros((len(y), self.n_classes)) for _ in range(4)))
+        log_norm, without = np.zeros((len(y), self.n_classes)), _each(cavities)
+        for i, y_i, k in factor_indices(y, self.n_classes):
+            pair = [y_i, k]
+            result = matched_factor(                                                                # (33) to (53)
+                (without[y_i], without[k]), upsilon[pair, i], K.k_xx[pair, i], K.K_XZ[pair, i], K.K_ZZ[pair])
+            for part, after in zip(new, result.coefficients, strict=True):
+                part[i, k] = after
+            log_norm[i, k] = result.log_norm
+        return new, log_norm
+        # fmt: on
 
-    def value(self, sites: DatumSites, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q as (60) with one scale a datum, from sites, posterior and K."""
-        refined = refine_datum_sites(sites, posterior, self.y, K.upsilon, K.cond_var)
-        if refined.n_improper:
-            return Value(None, refined.log_norm)
-        scales = datum_log_scales(refined.log_norm, sites, projections(posterior, K.upsilon))
-        return Value(ep_log_evidence_from_moments(posterior, K.K_ZZ, scales), refined.log_norm)
+    def sweep(self, sites: list[Natural], posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
+        """One damped sweep from sites and posterior, with K, over batch: sections 2.3.1 and 2.3.2, appendix E.
 
-    def _tilted(self, sites: DatumSites, posterior: Gaussians, K: Matrices) -> tuple[Cavities, Tilted | None]:
-        cavities = scalar_cavities(projections(posterior, K.upsilon), *sites)
-        proper = bool(np.all(cavities.left > 0.0))
-        return cavities, tilted_of_data(cavities, self.y, K.cond_var) if proper else None
+        The residual is the change of the tied factor in units of q: √tr(V ΔT V ΔT), and |Δt - ΔT m| in the norm of V.
+        """
+        # fmt: off
+        here, y = K.rows(batch), self.y[batch]
+        refined, _ = self.matched(self.cavities(sites, K), y, here)                                # 2.3.1, (33) to (53)
+        target = sep_tied_factor(refined, y, here.upsilon)                                         # φ̃ = Π φ̃_i^k
+        shares = factor_counts(y, self.n_classes, self.count) / self.counts
+        squares, new = [0.0], []
+        for old, wanted, share, m, V in zip(sites, target, shares.tolist(), *posterior, strict=True):
+            dT, dt = wanted.precision - share * old.precision, wanted.shift - share * old.shift
+            squares += [float(np.sum((V @ dT) * (V @ dT).T)), float((dt - dT @ m) @ V @ (dt - dT @ m))]
+            new.append(sep_batch_update(old, wanted, share, self.damping))                         # 2.3.2, appendix E
+        return Step(new, self.posterior(new, K), float(np.sqrt(max(squares))), 0)
+        # fmt: on
 
-    def latents(self, sites: DatumSites, posterior: Gaussians, K: Matrices) -> Projected:
-        """Tilted means and variances of the latent values, from sites, posterior and K; q's where a cavity fails."""
-        cavities, tilted = self._tilted(sites, posterior, K)
-        if tilted is None:
-            return marginals(posterior, K)
-        var = cavities.var + K.cond_var.T
-        return Projected(cavities.mean + var * tilted.derivative, var - var**2 * tilted.curvature)
+    def value(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Value:
+        """log Z_q with n factors of one kind a class, from sites, posterior and K: 2.3.1, (60)."""
+        cavities = self.cavities(sites, K)
+        _, log_norm = self.matched(cavities, self.y, K)
+        return Value(sep_log_evidence(cavities, posterior, K.K_ZZ, self.counts, log_norm), log_norm)
 
-    def pulls(
-        self, sites: DatumSites, posterior: Gaussians, K: Matrices, weights: Array, exact: bool
-    ) -> list[Pull] | None:
-        """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
-        _, tilted = self._tilted(sites, posterior, K)
-        if tilted is None:
-            return None
-        rule = total_weights if exact else held_cavity_weights
-        result = rule(tilted.derivative, tilted.curvature, projections(posterior, K.upsilon), *sites)
-        by_class = Weights(*(weights * part.T for part in result))
-        return _factorised_pulls(by_class, sites.site_precision.T, sites.site_shift.T, posterior, K, exact)
+    def distributions(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Distributions:
+        """What section 2.3.1 puts into (10), from sites, posterior and K: the cavities of SEP."""
+        # fmt: off
+        upsilon = projection_vectors(K.K_XZ, K.K_ZZ)                                               # below (8)
+        cond_var = fitc_conditional(posterior.mean, K.k_xx, K.K_XZ, K.K_ZZ).var                    # (4), (5)
+        without = _each(self.cavities(sites, K))                                                   # section 2.3.1
+        pairs = {(i, k): (without[y_i], without[k]) for i, y_i, k in factor_indices(self.y, self.n_classes)}
+        return Distributions(posterior, pairs, upsilon, cond_var)
+        # fmt: on
+
+    def exact(self, sites: list[Natural], distributions: Distributions, K: Matrices, weights: Array) -> list[Any]:
+        """Derivatives of log Z_q on cavities in the prior's matrices K, sites held; weights (n,) of the data."""
+        g, h = pair_derivatives(distributions, self.y)
+        by_var = 0.5 * (g**2 - h)
+        mean, var = weights * per_class(g, -g, self.y), weights * per_class(by_var, by_var, self.y)
+        of_class = _each(distributions.posterior), _each(self.cavities(sites, K)), self.counts.tolist()
+        each = zip(mean, var, *of_class, distributions.upsilon, K.K_ZZ, strict=True)
+        return [tied_pull(Weights(by_mean, by_v, by_v), *rest) for by_mean, by_v, *rest in each]
+
+
+def _moments(theta: Sequence[Natural]) -> Gaussians:
+    """Means and covariances of every class."""
+    cov = [factorise(each.precision, "precision", "lower damping").inverse for each in theta]
+    return Gaussians(np.array([V @ each.shift for V, each in zip(cov, theta, strict=True)]), np.array(cov))
+
+
+def _each(distributions: Gaussians) -> list[Cavity]:
+    """One Gaussian a class."""
+    return [Cavity(m, V) for m, V in zip(*distributions, strict=True)]

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
+from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
 from reference.villacampa2017.posterior import (
     Coefficients,
+    Gaussians,
     Natural,
     aggregate_linear_coefficients,
     aggregate_precision_coefficients,
@@ -100,3 +102,26 @@ def sep_cavity(posterior: Sequence[Natural], sites: Sequence[Natural], counts: A
         factorise(left.precision, "cavity precision", "lower damping")
         results.append(left)
     return results
+
+
+@equation("villacampa2017", "u43-sep-log-evidence")
+def sep_log_evidence(cavities: Gaussians, posterior: Gaussians, K_ZZ: Array, counts: Array, log_norm: Array) -> float:
+    r"""log Z_q of n equal factors a class: P + Σ_i Σ_{k≠y_i} log Z_{i,k} + Σ_k n_k [g(θ\) - g(θ)], P as in (60).
+
+    Parameters
+    ----------
+    cavities : Gaussians      q(f̄) of villacampa2017 without one n-th of the tied factor
+    posterior : Gaussians     q(f̄)
+    K_ZZ : (C, m, m)          prior covariances
+    counts : (C,)             n for each class
+    log_norm : (n, C)         log Z_{i,k}, zero in the columns of the labels
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of the matrices is no covariance
+    """
+    total = ep_log_evidence_from_moments(posterior, K_ZZ, log_norm)  # (60)
+    for k, count in enumerate(counts.tolist()):
+        gap = gaussian_log_normaliser(cavities.mean[k], cavities.cov[k])  # (59)
+        total += count * (gap - gaussian_log_normaliser(posterior.mean[k], posterior.cov[k]))
+    return total

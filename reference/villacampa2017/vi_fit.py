@@ -1,7 +1,6 @@
 """Section 3, baseline VI: the bound (15) maximised over q, hyper-parameters and inducing inputs, by (mini-)batches."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -12,25 +11,18 @@ from reference.common import _check
 from reference.common._ascent import Goal, ascend, step_length, unbounded
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, fields_to_learn, search
-from reference.common._forms import chosen_form
 from reference.common._gaussians import Gaussians, along, moments_of, natural_parameters
-from reference.common._learning import FIELDS
-from reference.common._neighbours import Answer, gradient_answers, moment_answers, pushed, rounding_doubt
 from reference.common._options import shown
 from reference.common._steps import Learned
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
 from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.vi import kl_to_prior, variational_elbo, vi_latent_marginal
-from reference.villacampa2017.vi_gradients import Bound, bound_of, expected_terms, latent_moments, vi_gradients
+from reference.villacampa2017.vi_gradients import Bound, bound_of, expected_terms, vi_gradients
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
-
-# (16) and (17) take 0.1 ms a datum and class, and an ascent with its gradients some 70 of them
-MARGINAL = 0.007
-_AGAIN = 200  # steps of an ascent that starts beside the maximum
 
 
 class VIState(NamedTuple):
@@ -53,42 +45,29 @@ class VIFit(NamedTuple):
     converged: bool
     iterations: int
     prior: Prior  # as learned
-    reason: str = ""  # why a q with a small residual is not called converged
-    form: str = "projected"  # of the equations of the bound that ran
 
 
 class Data(NamedTuple):
-    """What does not change.
-
-    The form of the bound: "printed" has (15) to (17) datum by datum; "projected" contracts (16) and (17) along υ for
-    all data. The paper prints no derivatives of the bound: both forms take them from `vi_gradients`.
-    """
+    """What does not change."""
 
     X: Array
     y: Labels
     epsilon: float
-    form: str = "projected"
 
     def at(self, q: Gaussians, K: Matrices, rows: Batch | None = None) -> Bound:
         """The bound of all data at q, or of a mini-batch that stands for all, given K of all data."""
         expected = expected_terms(q, K, self.y, self.epsilon, np.arange(len(self.y)) if rows is None else rows)
-        if self.form == "printed" and rows is None:
+        if rows is None:
             value = variational_elbo(q, self.y, K.k_xx, K.K_XZ, K.K_ZZ, self.epsilon)  # (15) to (17)
         else:
             value = expected.value - kl_to_prior(q, K.K_ZZ)
         return bound_of(value, expected, q, K, rows)
 
-    def marginals(self, q: Gaussians, K: Matrices) -> tuple[Array, Array]:
-        """Means and variances (n, C) of the latent values under q, given K."""
-        if self.form == "printed":
-            return vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)  # (16), (17)
-        return latent_moments(q, K.upsilon, K.cond_var)
 
-
-def _result(data: Data, K: Matrices, prior: Prior, q: Gaussians, at: Bound) -> VIFit:
+def _result(prior: Prior, K: Matrices, q: Gaussians, at: Bound) -> VIFit:
     """What there is to say of q and the bound of all data there, before the way to it is known."""
-    moments = data.marginals(q, K)
-    return VIFit(q, *moments, at.probability, at.value, np.zeros(0), np.inf, False, 0, prior, form=data.form)
+    marginal = vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)  # (16), (17)
+    return VIFit(q, *marginal, at.probability, at.value, np.zeros(0), np.inf, False, 0, prior)
 
 
 def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options) -> VIFit:
@@ -103,9 +82,9 @@ def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options)
     if start is not None and unbounded(start, K.K_ZZ) is not None:
         start = None  # near where a search was before, which says nothing in the units of this prior
     # the bound has more than one maximum: plain steps stay at the one that is uphill of the start
-    goal = Goal(options.tolerance, options.max_iterations, options.max_iterations, mixed_below=0.1)
+    goal = Goal(options.tolerance, options.max_iterations, patience=options.max_iterations)
     top = ascend(lambda q: data.at(q, K), K.K_ZZ, start, goal, told)
-    return _result(data, K, prior, top.q, top.at)._replace(
+    return _result(prior, K, top.q, top.at)._replace(
         trace=top.values, residual=top.residual, converged=top.converged, iterations=len(top.values)
     )
 
@@ -129,46 +108,13 @@ def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learne
         if options.trace:
             values.append(data.at(q, K).value)
         if learned.fields:
-            gradients = vi_gradients(*data[:2], prior, q, data.epsilon, rows, learned.fields)
+            gradients = vi_gradients(data.X, data.y, prior, q, data.epsilon, rows, learned.fields)
             prior, rule = learned.uphill(prior, gradients, rule)
             K = prior_matrices(data.X, prior)
         if options.callback is not None:
             options.callback(VIState(t + 1, residual))
-    fit = _result(data, K, prior, q, data.at(q, K))
+    fit = _result(prior, K, q, data.at(q, K))
     return fit._replace(trace=np.array(values), residual=residual, iterations=len(plan))
-
-
-def _certain(data: Data, fit: VIFit, options: Options) -> VIFit:
-    """The fit, no longer called converged where its distance from the maximum, or rounding, leaves the answer open.
-
-    The ascent is made again from a q beside the maximum, at neighbouring hyper-parameters.
-    """
-    if not fit.converged:
-        return fit
-    prior, again = fit.prior, replace(options, max_iterations=_AGAIN, callback=None)  # type: ignore[type-var]
-    sd = np.sqrt(np.max(prior.variance + prior.noise))
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        value = fit
-        if there is not prior:
-            value = _ascend(data, there, Gaussians(*pushed(*fit.posterior)), again)
-            if not value.converged:
-                raise ValueError(f"residual: found {value.residual:.1e} again, expected at most {again.tolerance:.1e}")
-        answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
-            sd,
-            inducing_mean=value.posterior.mean,
-            inducing_cov=value.posterior.cov,
-            latent_mean=value.latent_mean,
-            latent_cov=value.latent_var,
-            probability=value.probability,
-        )
-        derivatives = vi_gradients(*data[:2], there, value.posterior, data.epsilon, None, FIELDS)
-        return answer | gradient_answers(derivatives, prior, fit.elbo)
-
-    reason = rounding_doubt(
-        answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=again.tolerance
-    )
-    return fit._replace(converged=not reason, reason=reason)
 
 
 @equation("villacampa2017", "u21-vi-baseline")
@@ -190,8 +136,7 @@ def vi_baseline(
     epsilon : float           ε in (0, 1), probability of a label drawn at random
     shared : bool             one vector of hyper-parameters for all classes
     options : Options         of "vi-robust", or each by name; n_steps None: 250, or as many as batches, with "lbfgs"
-                              iterations, 200; optimizer None: "adam" where batches, batch_size or n_steps is given;
-                              form None: "printed", the bound by (15) to (17) datum by datum, for n C up to some 80
+                              iterations, 200; optimizer None: "adam" where batches, batch_size or n_steps is given
 
     Raises
     ------
@@ -206,13 +151,13 @@ def vi_baseline(
     learned = fields_to_learn(options.learn, prior)
     if options.n_steps is not None and not learned and not options.in_parts:
         raise ValueError(f"n_steps: found {options.n_steps} without learn, expected mini-batches or fields to learn")
-    data = Data(X, y, float(epsilon), chosen_form(options.form, seconds=MARGINAL * len(X) * len(prior.Z)))
+    data = Data(X, y, float(epsilon))
     steps = options.optimizer == "adam" or (options.optimizer is None and options.n_steps is not None)
     if options.in_parts or (learned and steps):
         plan = ascending_batches(len(X), options.batches, options.batch_size, options.n_steps, options.seed)
         return _stochastic(data, prior, plan, Learned(learned, shared), options)
     if not learned:
-        fit = _certain(data, _ascend(data, prior, None, options), options)
+        fit = _ascend(data, prior, None, options)
         return fit if options.trace else fit._replace(trace=np.zeros(0))
     last: list[Gaussians] = []  # where the search was before is near where it is now
 
@@ -227,7 +172,7 @@ def vi_baseline(
 
     most = 200 if options.n_steps is None else options.n_steps
     top = search(evidence, prior, learned, shared, most, options.learn_tolerance)
-    fit = _certain(data, fit_at(top.prior), options)
+    fit = fit_at(top.prior)
     return fit._replace(
         trace=top.trace, residual=top.residual, converged=top.converged and fit.converged, iterations=top.iterations
     )

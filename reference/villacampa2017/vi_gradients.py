@@ -14,7 +14,7 @@ from reference.common.errors import factorise
 from reference.villacampa2017.gradients import prior_term_gradient, prior_term_matrix
 from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.model import REMEDY
-from reference.villacampa2017.scalar import projections
+from reference.villacampa2017.vi import vi_latent_marginal
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -45,19 +45,6 @@ def label_probability(latent_mean: Array, latent_var: Array, y: Labels) -> Label
     return LabelProbability(value, value[:, None] * result.first, 0.5 * value[:, None] * result.second)
 
 
-def latent_moments(posterior: Gaussians, upsilon: Array, cond_var: Array) -> tuple[Array, Array]:
-    """m̂ and ŝ, each (n, C), of (16) and (17) of villacampa2017 from what the prior says of the data.
-
-    Parameters
-    ----------
-    posterior : Gaussians     q(f̄)
-    upsilon : (C, n, m)       υ_i^k
-    cond_var : (C, n)         s_i^k
-    """
-    projected = projections(posterior, upsilon)
-    return projected.mean, cond_var.T + projected.var
-
-
 class Expected(NamedTuple):
     """The data term of (15) for some data, weighted, and its derivatives."""
 
@@ -80,7 +67,8 @@ def expected_terms(posterior: Gaussians, K: Matrices, y: Labels, epsilon: float,
     """
     C = len(K.K_ZZ)
     scale = len(y) / len(rows)
-    result = label_probability(*latent_moments(posterior, K.upsilon[:, rows], K.cond_var[:, rows]), y[rows])
+    marginal = vi_latent_marginal(posterior, K.k_xx[:, rows], K.K_XZ[:, rows], K.K_ZZ)  # (16), (17)
+    result = label_probability(*marginal, y[rows])
     low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     gap = scale * (high - low)
     value = scale * float(np.sum(low + (high - low) * result.value))

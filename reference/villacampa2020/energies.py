@@ -1,4 +1,4 @@
-r"""Sections 3.2 to 3.4 and 4: the energies that are optimised directly, as printed, and in a form good at any α.
+r"""Sections 3.2 to 3.4 and 4: the energies that are optimised directly, and their derivatives.
 
 All have a Gaussian q a class. g is the log normaliser of (A.25); constants cancel.
 """
@@ -20,20 +20,7 @@ from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
 from reference.villacampa2020.refinement import dlogz_dcov, dlogz_dmean
 from reference.villacampa2020.sparse import latent_marginal
-from reference.villacampa2020.tied import (
-    Basis,
-    DataTerm,
-    Moved,
-    apep_cavity,
-    basis_of,
-    data_term,
-    distribution_in,
-    log_share,
-    rpapep_cavity,
-    second_moments,
-    tied_factor_parameters,
-    towards_prior,
-)
+from reference.villacampa2020.tied import DataTerm, apep_cavity, rpapep_cavity, second_moments, tied_factor_parameters
 from reference.villacampa2020.variational import kl_to_prior, variational_elbo
 
 Array = NDArray[np.float64]
@@ -208,10 +195,10 @@ def _tilted(cavity: Natural, y: Labels, K: Matrices, epsilon: float, alpha: floa
     return pep_include([distribution] * len(y), y, K.k_xx, K.upsilon, K.K_ZZ, epsilon, alpha)
 
 
-def printed_energy(
+def energy(
     method: str, posterior: Gaussians, y: Labels, K: Matrices, epsilon: float, alpha: float, n: int | None = None
 ) -> Energy:
-    r"""`energy` from the printed equations: objective by (9), (10), (11) or section 3.2, gradients by moments.
+    r"""The objective of a method by (9), (10), (11) or section 3.2, with its derivatives by moments.
 
     A tied objective has the derivative ρ Σ_i (η̂_i - η) in θ, ρ = (1 - share)/α with share α/N (APEP) or α/(N + 1)
     (RPAPEP, whose prior is one more i): η̂_i are the moments that step three of section 3.1 projects p̂_i to. It is zero
@@ -331,90 +318,16 @@ def arpep_limit(
     cond_var : (C, b)         s_i^k
     K_ZZ : (C, m, m)          prior covariances of villacampa2020
     epsilon : float           ε in [0, 1), positive at α = 0
-    alpha : float             α in [0, 1]
-    n : float                 N >= 1; the sum is over the b data that are given
+    alpha : float             α in (0, 1]
+    n : float                 N >= 1, of which log normalisers lose n/α; the sum is over the b data that are given
 
     Raises
     ------
     NotPositiveDefiniteError  if one of the matrices is no covariance
     """
-    basis, length = basis_of(posterior, K_ZZ), alpha / n
-    moved = towards_prior(basis, 1.0, length)
-    data = data_term(distribution_in(basis, moved), y, upsilon, cond_var, epsilon, alpha, 1.0)
-    return _tied_value(basis, moved, length) + data.value
-
-
-def _tied_value(basis: Basis, moved: Moved, length: float) -> float:
-    """g(θ) - g(θ_prior) + [g(θ + t(θ_prior - θ)) - g(θ)]/t; minus the divergence from the prior at t = 0."""
-    squares = (1.0 - length) * np.sum(moved.scale * basis.sigma * basis.beta**2)
-    return basis.log_ratio - 0.5 * log_share(basis.sigma - 1.0, length) - 0.5 * float(squares)
-
-
-def energy(
-    method: str,
-    posterior: Gaussians,
-    y: Labels,
-    K: Matrices,
-    epsilon: float,
-    alpha: float,
-    n: int | None = None,
-) -> Energy:
-    r"""The objective of APEP, ARPEP or RPAPEP at q, with its natural gradient, for any α in [0, 1].
-
-    With σ and β of the basis, r the share of q's natural parameters that the cavity keeps, and c the scales of the
-    distributions that are moved towards the prior, the value without the data term is
-
-        APEP     Σ ½ log σ - ½ log(1 + t(σ-1))/t - ½ r c σβ²,   t = α/N, r = 1 - t;  ARPEP: t = 0
-        RPAPEP   Σ ½ log σ - ½ N log(r)/α - ½ log(1 + α(σ-s))/α - ½ r c σβ²,   s = 1/(N+1), r = 1 - αs
-
-    and its derivative by θ is r Σ x, with x the changes of the moments that the cavity, the tilted distribution of the
-    prior and the likelihoods make.
-
-    Parameters
-    ----------
-    method : str              "apep", "arpep" or "rpapep" of villacampa2020
-    posterior : Gaussians     q(f̄)
-    y : (b,)                  labels, 0..C-1
-    K : Matrices              of the prior and these data
-    epsilon : float           ε in [0, 1), positive at α = 0
-    alpha : float             α in [0, 1]
-    n : int or None           N where the b data are a mini-batch, whose data term is weighted N/b; None: b
-
-    Raises
-    ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance, or a cavity no distribution
-    """
-    n = len(y) if n is None else n
-    basis = basis_of(posterior, K.K_ZZ)
-    if method == "rpapep":
-        share = 1.0 / (n + 1)
-        remaining, length = 1.0 - alpha * share, alpha
-        refined = towards_prior(basis, share, alpha)  # the prior's tilted distribution
-        same = np.full_like(basis.sigma, 1.0 / remaining)
-        at, by_mean, by_cov = Moved(same, basis.beta, 0.0 * same, share * same), refined.by_mean, refined.by_cov
-        logs = n * log_share(np.full_like(same, -share), alpha) + log_share(basis.sigma - share, alpha)
-        squares = remaining * float(np.sum(refined.scale * basis.sigma * basis.beta**2))
-        value, by_cov = basis.log_ratio - 0.5 * (logs + squares), by_cov + n * at.by_cov
-    else:
-        length = alpha / n if method == "apep" else 0.0
-        remaining, at = 1.0 - length, towards_prior(basis, 1.0, length)
-        value, by_mean, by_cov = _tied_value(basis, at, length), at.by_mean, at.by_cov
-    cavity = distribution_in(basis, at)
-    data = data_term(cavity, y, K.upsilon, K.cond_var, epsilon, alpha, n / len(y))
-    second = second_moments(distribution_in(basis, refined) if method == "rpapep" else cavity)
-    parts = []
-    for k, (A, inverse) in enumerate(zip(basis.A, basis.inverse, strict=True)):
-        gain = at.scale[k][:, None] * (A.T @ K.upsilon[k].T)  # A⁻¹ V\ Υ
-        pull = gain @ data.d_mean[:, k]
-        mixed = np.outer(at.beta[k] - basis.beta[k], pull)
-        pull_cov = 2.0 * (gain * data.d_var[:, k]) @ gain.T + mixed + mixed.T
-        if method != "rpapep" and length > 0.0:  # K⁻¹ is in the cavity: what the likelihoods make of it
-            outer = np.outer(basis.beta[k], pull)
-            second[k] += length * A @ (pull_cov + outer + outer.T) @ A.T
-        x = remaining * (by_mean[k] + pull)
-        x_cov = remaining * (np.diag(by_cov[k]) + length * np.outer(by_mean[k], by_mean[k]) + pull_cov)
-        derivative = inverse.T @ x
-        precision = -inverse.T @ (0.5 * (x_cov + x_cov.T)) @ inverse
-        parts.append((precision, derivative + precision @ posterior.mean[k], derivative))
-    dP, db, by_m = (np.array(part) for part in zip(*parts, strict=True))
-    return Energy(value + data.value, cavity, data, Natural(dP, db), by_m, -0.5 * dP, second)
+    theta, prior, length = natural_parameters(posterior), natural_prior(K_ZZ), alpha / n
+    cavity = along(theta, along(theta, prior, -1.0), -length)  # θ\ = θ - (α/n) θ̃, θ̃ = θ - θ_prior
+    marginal = latent_marginal(moments_of(cavity, "cavity precision"), upsilon, cond_var)
+    data = scaled_log_expected_powers(*marginal, y, epsilon, alpha).log_expectation
+    gap = (log_normaliser_of(cavity) - log_normaliser_of(theta)) / length
+    return log_normaliser_of(theta) - log_normaliser_of(prior) + gap + float(np.sum(data))

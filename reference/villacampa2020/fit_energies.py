@@ -1,47 +1,32 @@
 """Sections 3.2 to 3.5: APEP, ARPEP and RPAPEP, energies maximised over q and the prior, on all data or mini-batches."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._ascent import NOT_REACHED, PATIENCE, Goal, ascend, quasi_newton, step_length
+from reference.common._ascent import NOT_REACHED, Goal, ascend, step_length
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
-from reference.common._gaussians import Gaussians, mapped, natural_parameters, pack, packed_gradient, unpack
+from reference.common._gaussians import Gaussians, pack, packed_gradient, unpack
 from reference.common._learning import FIELDS, Derivative
-from reference.common._neighbours import (
-    Answer,
-    gradient_answers,
-    largest_change,
-    left_open,
-    moment_answers,
-    pushed,
-    rounding_doubt,
-)
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
-from reference.common.algebra import eigenvalues, inverted
-from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.options import Options, options_of, takes
-from reference.villacampa2020.energies import Energy, energy, printed_energy
-from reference.villacampa2020.forms import form_of
+from reference.villacampa2020.energies import Energy, energy
 from reference.villacampa2020.gradients import prior_term_gradient, prior_term_matrix
-from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
-from reference.villacampa2020.posterior import REMEDY, natural_prior
+from reference.villacampa2020.hyper import Batch, Matrices, prior_matrices
+from reference.villacampa2020.posterior import REMEDY
 from reference.villacampa2020.power_likelihood import check_power
-from reference.villacampa2020.sparse import latent_marginal
 from reference.villacampa2020.tied import METHODS
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _ASKED = frozenset(options_of("apep").declared())
-_SEARCH_PATIENCE = 200  # iterations of L-BFGS to another optimum
-_WIDER = 1e-6  # of a variance beyond the prior's, more than rounding
 
 
 class EnergyState(NamedTuple):
@@ -64,8 +49,7 @@ class EnergyFit(NamedTuple):
     converged: bool
     iterations: int
     prior: Prior  # as learned
-    form: str = "projected"  # which ran
-    reason: str = ""  # why a q with a small residual is not called converged
+    reason: str = ""  # why steps ended before they were all made
 
 
 class Data(NamedTuple):
@@ -76,17 +60,13 @@ class Data(NamedTuple):
     method: str
     epsilon: float
     alpha: float
-    form: str = "projected"
 
     def at(self, q: Gaussians, K: Matrices, rows: Batch | None = None) -> Energy:
         """The energy of all data, or of a mini-batch that stands for all."""
         y = self.y
         if rows is not None:
             y, K = y[rows], K.of(rows)
-        if self.form == "printed":
-            return printed_energy(self.method, q, y, K, self.epsilon, self.alpha, len(self.y))
-        energy_of = "apep" if self.method == "bb-alpha" else self.method  # minus one another
-        return energy(energy_of, q, y, K, self.epsilon, self.alpha, len(self.y))
+        return energy(self.method, q, y, K, self.epsilon, self.alpha, len(self.y))
 
 
 def energy_gradients(
@@ -137,7 +117,7 @@ def energy_gradients(
 def _result(data: Data, prior: Prior, q: Gaussians) -> EnergyFit:
     at = data.at(q, prior_matrices(data.X, prior))
     residual, _ = step_length(at.direction, q)
-    return EnergyFit(q, at.value, at.data.log_norm, NOT_REACHED, np.zeros(0), residual, False, 0, prior, data.form)
+    return EnergyFit(q, at.value, at.data.log_norm, NOT_REACHED, np.zeros(0), residual, False, 0, prior)
 
 
 def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options) -> EnergyFit:
@@ -150,84 +130,12 @@ def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options)
             options.callback(EnergyState(step, value, residual))
 
     goal = Goal(options.tolerance, options.max_iterations)
-    top = ascend(lambda q: data.at(q, K), K.K_ZZ, start, goal, told)
+    given = data.y, K, data.epsilon, data.alpha
+    top = ascend(lambda q: energy(data.method, q, *given), K.K_ZZ, start, goal, told)  # (9), (10), (11), 3.2
     return EnergyFit(
         top.q, top.at.value, top.at.data.log_norm, top.optimum, top.values, top.residual, top.converged,
-        len(top.values), prior, data.form,
+        len(top.values), prior,
     )  # fmt: skip
-
-
-def _certain(data: Data, fit: EnergyFit, options: Options) -> EnergyFit:
-    """The fit, no longer called converged where its distance from the optimum, or rounding, leaves the answer open.
-
-    The ascent is made again from a q beside the optimum, at neighbouring hyper-parameters, and by another method.
-    """
-    if not fit.converged:
-        return fit
-    prior, again = fit.prior, replace(options, max_iterations=2 * PATIENCE, callback=None)  # type: ignore[type-var]
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        q = fit.posterior
-        if there is not prior:
-            optimum = _ascend(data, there, Gaussians(*pushed(*q)), again)
-            if not optimum.converged:
-                raise ValueError(
-                    f"residual: found {optimum.residual:.1e} again, expected at most {again.tolerance:.1e}"
-                )
-            q = optimum.posterior
-        return _answer(data, there, q, prior)
-
-    matrices = list(prior_matrices(data.X, prior).K_ZZ)
-    reason = _another_optimum(data, fit, again)
-    reason = reason or rounding_doubt(answers, prior, matrices, beside=True, tolerance=again.tolerance)
-    return fit._replace(converged=not reason, reason=reason)
-
-
-def _answer(data: Data, there: Prior, q: Gaussians, units: Prior) -> dict[str, Answer]:
-    """Everything that a q under a prior answers; sizes are in units of another prior."""
-    K = prior_matrices(data.X, there)
-    at = data.at(q, K)
-    mean, var = latent_marginal(q, K.upsilon, K.cond_var)
-    answer = {"energy": Answer(at.value, 1.0)} | moment_answers(
-        float(np.sqrt(np.max(units.variance + units.noise))),
-        inducing_mean=q.mean,
-        inducing_cov=q.cov,
-        latent_mean=mean,
-        latent_cov=var,
-        log_norm=at.data.log_norm,
-    )
-    if data.method in ("apep", "bb-alpha"):
-        theta = natural_parameters(q)
-        answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
-        answer["tied_shift"] = Answer(theta.shift)
-    return answer | gradient_answers(energy_gradients(data.X, there, at, q), units, at.value)
-
-
-def _another_optimum(data: Data, fit: EnergyFit, options: Options) -> str:
-    """Where L-BFGS from the prior ends, if that is somewhere else; empty if it is here, or leads nowhere.
-
-    Asked where q is wider than the prior in some direction: factors that widen belong to no log-concave likelihood, and
-    without those nothing says that an energy has one maximum only.
-    """
-    K = prior_matrices(data.X, fit.prior)
-    roots = np.stack([cholesky(each, "K_ZZ", REMEDY) for each in K.K_ZZ])
-    white = mapped(fit.posterior, np.asarray(inverted(roots, "chol K_ZZ"), dtype=np.float64))
-    if all(eigenvalues(V, "whitened covariance")[-1] <= 1.0 + _WIDER for V in white.cov):
-        return ""
-    there = data._replace(form="projected")  # the same energy, contracted: a third of the time
-    start = Gaussians(np.zeros_like(fit.posterior.mean), K.K_ZZ)
-    q = quasi_newton(lambda q: there.at(q, K), K.K_ZZ, start, _SEARCH_PATIENCE, lambda value, residual: None)
-    optimum = _ascend(there, fit.prior, q, options)
-    if not optimum.converged:
-        return ""
-    here, other = (_answer(data, fit.prior, each.posterior, fit.prior) for each in (fit, optimum))
-    change, name = largest_change(here, other)
-    if change <= left_open(list(K.K_ZZ), options.tolerance):
-        return ""
-    return (
-        f"two maxima of the energy, {fit.value:.6g} by natural gradients and {optimum.value:.6g} by L-BFGS, both from "
-        f"the prior: {name} changes by {change:.1e}"
-    )
 
 
 def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learned, options: Options) -> EnergyFit:
@@ -295,8 +203,7 @@ def fit_energy(
     shared : bool             one vector of hyper-parameters for all classes
     options : Options         of the method, or those of "apep" by name; n_steps None: 250 of Adam, or as many as
                               batches, with "lbfgs" iterations, 200; optimizer None: "adam" where batches or batch_size
-                              is given; form "printed": `printed_energy`, objectives and derivatives as the paper has
-                              them; "projected": `energy`, which contracts them; None: by size, see `form_of`
+                              is given
 
     Returns
     -------
@@ -324,14 +231,13 @@ def fit_energy(
         raise ValueError(
             f"n_steps: found {options.n_steps}, expected None without learn or mini-batches; see max_iterations"
         )
-    form = form_of(options.form, len(X), inducing_covariances(prior), alpha, bool(learned) and not steps)
-    data = Data(X, y, method, float(epsilon), alpha, form)
+    data = Data(X, y, method, float(epsilon), alpha)
     if steps:
         plan = ascending_batches(len(X), options.batches, options.batch_size, options.n_steps, options.seed)
         return _stochastic(data, prior, plan, Learned(learned, shared), options)
     fit = _ascend(data, prior, None, options)
     if not learned or fit.optimum.startswith("none"):
-        return _certain(data, fit, options)
+        return fit
     last = [fit.posterior]  # where the search was before is near where it is now
 
     def fit_at(there: Prior) -> EnergyFit:
@@ -348,7 +254,7 @@ def fit_energy(
 
     most = 200 if options.n_steps is None else options.n_steps
     top = search(evidence, prior, learned, shared, most, options.learn_tolerance)
-    fit = _certain(data, fit_at(top.prior), options)
+    fit = fit_at(top.prior)
     return fit._replace(
         trace=top.trace, residual=top.residual, converged=top.converged and fit.converged, iterations=top.iterations
     )

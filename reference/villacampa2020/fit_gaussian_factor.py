@@ -78,6 +78,4 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     at = data.at(q, K)
     converged = top.residual <= CONVERGED
     optimum = FINITE if converged else NOT_REACHED
-    return EnergyFit(
-        q, at.value, at.data.log_norm, optimum, top.trace, top.residual, converged, top.iterations, prior, data.form
-    )
+    return EnergyFit(q, at.value, at.data.log_norm, optimum, top.trace, top.residual, converged, top.iterations, prior)

@@ -1,7 +1,6 @@
 """Sections 3.1, 3.5 and A.5: power expectation propagation, to its fixed point, over mini-batches, or learning."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,19 +9,21 @@ from reference.common import _check
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, class_gradients
 from reference.common._gaussians import Gaussians
+from reference.common._iteration import Arrival
 from reference.common._learning import FIELDS, Derivative
-from reference.common._sweeps import Step
 from reference.common._training import (
     Fit,
     Record,
     State,
+    Step,
     Task,
     Value,
     begin,
     by_search,
     finish,
+    first_rule,
     hyper_step,
-    settled,
+    untold,
     with_defaults,
 )  # fmt: skip
 from reference.common.errors import NotPositiveDefiniteError
@@ -32,45 +33,38 @@ from reference.villacampa2020.evidence import (
     pep_log_evidence_from_moments,
     pep_log_evidence_limit,
     site_log_normaliser_from_moments,
-    site_log_normaliser_rank_one,
 )
-from reference.villacampa2020.forms import check_printed, form_of
 from reference.villacampa2020.gradients import (
     Direction,
     adaptive_learning_rate,
-    held_matrices_pulls,
     held_numbers_pulls,
     kernel_derivative,
+    pep_limit_gradient,
     pep_log_evidence_gradient,
 )
-from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
+from reference.villacampa2020.hyper import Batch, Matrices, prior_matrices
 from reference.villacampa2020.pep import (
-    TiltedDistribution,
     parallel_pep_sweep,
+    pep_limit_factors,
     pep_log_evidence,
     pep_refine_factors,
     tilted_distributions,
 )
 from reference.villacampa2020.posterior import Coefficients, posterior_moments
-from reference.villacampa2020.power_likelihood import check_power
-from reference.villacampa2020.projected import project, proposals
+from reference.villacampa2020.power_likelihood import ExpectedPowers, check_power, scaled_log_expected_powers
 from reference.villacampa2020.refinement import damped_update
 from reference.villacampa2020.sparse import Marginal, latent_marginal
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-_HALVINGS = 60
 
+class PEP:
+    """Power EP of labels at α > 0: what the loops over it need, equation by equation."""
 
-class PEP(NamedTuple):
-    """Power EP of labels: what the loops over it need, in the form "printed" or "projected"."""
-
-    y: Labels
-    epsilon: float
-    alpha: float
-    damping: float
-    form: str = "projected"
+    def __init__(self, y: Labels, epsilon: float, alpha: float, damping: float) -> None:
+        """Labels y (n,), epsilon in [0, 1), alpha in (0, 1], damping in (0, 1]."""
+        self.y, self.epsilon, self.alpha, self.damping = y, epsilon, alpha, damping
 
     def matrices(self, X: Array, prior: Prior) -> Matrices:
         """What a prior says of the inputs X (n, d)."""
@@ -84,69 +78,35 @@ class PEP(NamedTuple):
         """q(f̄) from sites and K."""
         return posterior_moments(*sites, K.upsilon, K.K_ZZ)  # (A.6)
 
-    def step(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch | None = None) -> Step:
-        """Refine the factors of a batch from one q, move them by the damping, rebuild q: appendix A.5.
+    def sweep(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
+        """The factors of a batch refined from one posterior, from sites and K, damped, q rebuilt: appendix A.5.
 
-        C¹ may be negative when ε > 0. If the new q is no distribution the damping is halved until it is.
-
-        Parameters
-        ----------
-        sites : Coefficients          of all factors, each (n, C)
-        posterior : Gaussians         q(f̄)
-        K : Matrices                  of the prior of villacampa2020
-        batch : (b,) or None          indices, each once; None: all data
-
-        Raises
-        ------
-        NotPositiveDefiniteError      if no step leaves a distribution
+        C¹ may be negative when ε > 0: NotPositiveDefiniteError if factors and prior leave no distribution.
         """
-        sweep = _printed_sweep if self.form == "printed" else _projected_sweep
-        halvings = 0
-        while True:
-            try:
-                swept = sweep(sites, posterior, K, self, self.damping * 0.5**halvings, batch)
-                return swept._replace(n_improper=swept.n_improper + halvings)
-            except NotPositiveDefiniteError:
-                if halvings == _HALVINGS:
-                    raise
-            halvings += 1
+        new = parallel_pep_sweep(sites, self.y, K, self.epsilon, self.alpha, self.damping, batch)  # (A.6) to (A.21)
+        residual = pep_residual(new.coefficients, sites, posterior, K.upsilon) / self.damping
+        return Step(new.coefficients, new.posterior, residual, new.n_improper)
 
     def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q from sites, q and K, and (1/α) log Z_i (n,): (8) as printed, or (A.26) with (A.27) contracted.
-
-        At α = 0 the contracted form has its limit, a lower bound. No log Z_q if a cavity is no distribution.
-        """
-        if self.form == "printed":
-            whole = posterior, self.y, K, self.epsilon, self.alpha
-            refined = pep_refine_factors(sites, *whole)
-            return Value(None if refined.n_improper else pep_log_evidence(sites, *whole), refined.log_norm)
-        at = project(sites, posterior, self.y, K.upsilon, K.cond_var, self.epsilon, self.alpha)
-        log_norm = at.likelihood.log_expectation
-        if not np.all(at.proper):
-            return Value(None, log_norm)
-        if self.alpha > 0.0:
-            each = site_log_normaliser_rank_one(
-                self.alpha * log_norm, sites, posterior, K.upsilon, self.alpha
-            )  # below (A.27)
-            return Value(pep_log_evidence_from_moments(posterior, K.K_ZZ, each, self.alpha), log_norm)  # (A.26)
-        return Value(pep_log_evidence_limit(posterior, K.K_ZZ, log_norm, sites, K.upsilon), log_norm)
+        """log Z_q from sites, posterior and K, and (1/α) log Z_i (n,); no log Z_q if a cavity is no distribution."""
+        whole = posterior, self.y, K, self.epsilon, self.alpha
+        refined = pep_refine_factors(sites, *whole)  # (A.7) to (A.21)
+        return Value(None if refined.n_improper else pep_log_evidence(sites, *whole), refined.log_norm)  # (8), (A.23)
 
     def traced(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> float | None:
-        """log Z_q after a sweep, from sites, q and K; as printed by (A.26) and (A.27), from the moments at hand."""
-        if self.form != "printed":
-            return self.value(sites, posterior, K).log_evidence
+        """log Z_q after a sweep, from sites, posterior and K, by the moments at hand."""
+        # fmt: off
         try:
             distributions = tilted_distributions(sites, posterior, self.y, K, self.epsilon, self.alpha)
         except ValueError:  # a cavity is no distribution
             return None
-        each = [
-            site_log_normaliser_from_moments(distribution.log_norm, distribution.cavity, posterior)
-            for distribution in distributions
-        ]  # (A.27)
-        return pep_log_evidence_from_moments(posterior, K.K_ZZ, np.array(each), self.alpha)  # (A.26)
+        each = [site_log_normaliser_from_moments(distribution.log_norm, distribution.cavity, posterior)      # (A.27)
+                for distribution in distributions]
+        return pep_log_evidence_from_moments(posterior, K.K_ZZ, np.array(each), self.alpha)                  # (A.26)
+        # fmt: on
 
     def latents(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Marginal:
-        """Moments of the latent values at the data, from q and K; sites are not looked at."""
+        """Moments of the latent values at the data, from posterior and K; sites are not looked at."""
         return latent_marginal(posterior, K.upsilon, K.cond_var)
 
     def gradients(
@@ -159,102 +119,145 @@ class PEP(NamedTuple):
         X : (n, d)                    inputs
         state : State                 factors, q, prior and its matrices
         batch : (b,) or None          data whose terms stand for all
-        exact : bool                  the numbers C¹ and C² held; else the factors' natural parameters, (A.28)
+        exact : bool                  the numbers C¹ and C² held, of which the paper has no equation; else the factors'
+                                      natural parameters, (A.28)
         learn : names                 fields wanted
 
         Returns
         -------
         dict or None                  fields with shapes as in the prior; None if a cavity is no distribution
-
-        Notes
-        -----
-        As printed, (A.28) is evaluated for one hyper-parameter after the other; contracted, once for all of a class
-        (`held_matrices_pulls`). The exact rule, which no equation of the paper is, has the second way only.
         """
-        sites, q, prior, K = state[:4]
-        rows = np.arange(len(X)) if batch is None else batch
-        if self.form == "printed" and not exact:
-            try:
-                distributions = tilted_distributions(sites, q, self.y, K, self.epsilon, self.alpha, batch)
-            except ValueError:  # a cavity is no distribution
-                return None
-            derivatives = [
-                _printed_derivative(k, q, distributions, K.of(rows), self.alpha, rows, len(X))
-                for k in range(len(K.K_ZZ))
-            ]
-            return class_gradients(derivatives, X, prior, learn)
-        pulls_of = held_numbers_pulls if exact else held_matrices_pulls
-        weights = np.zeros(len(X))
-        weights[rows] = len(X) / len(rows)
-        pulls = pulls_of(sites, q, self.y, K, self.epsilon, self.alpha, weights)
-        if pulls is None:
+        K, rows = state.K, np.arange(len(X)) if batch is None else batch
+        try:
+            if exact:
+                weights = np.zeros(len(X))
+                weights[rows] = len(X) / len(rows)
+                powers = self.powers(state.sites, state.posterior, K)
+                pulls = held_numbers_pulls(state.sites, state.posterior, powers, K, self.alpha, weights)
+                by_K = [kernel_derivative(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)]
+            else:
+                by_K = self.held(state, rows)
+        except NotPositiveDefiniteError:
+            raise
+        except ValueError:  # a cavity is no distribution
             return None
-        return class_gradients(
-            [kernel_derivative(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)], X, prior, learn
-        )
+        return class_gradients(by_K, X, state.prior, learn)
+
+    def held(self, state: State, rows: Batch) -> list[Derivative]:
+        """(A.28) of a state in each class, from the derivatives of the matrices of all data; rows stand for all."""
+        n, q, at = len(self.y), state.posterior, state.K.of(rows)
+        tilted = tilted_distributions(state.sites, q, self.y, state.K, self.epsilon, self.alpha, rows)
+
+        def of_class(k: int) -> Derivative:
+            return lambda dK_ZZ, dK_XZ, dk: pep_log_evidence_gradient(  # (A.28)
+                k, q, tilted, at, self.alpha, Direction(dK_ZZ, dK_XZ[rows], dk[rows]), n / len(rows)
+            )
+
+        return [of_class(k) for k in range(len(at.K_ZZ))]
+
+    def powers(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> tuple[Array, Array]:
+        """Derivatives of (1/α) log Z_i by the moments of f_i under the cavities, (n, C), from sites, posterior, K."""
+        tilted = tilted_distributions(sites, posterior, self.y, K, self.epsilon, self.alpha)
+        return tuple(np.array([getattr(p, name) for p in tilted]) / self.alpha for name in ("d_mean", "d_var"))  # type: ignore[return-value]
 
 
-def pep_residual(new: Coefficients, old: Coefficients, latent_mean: Array, latent_var: Array) -> float:
+class PEPLimit(PEP):
+    """Power EP as α -> 0, where cavities are q and the fixed point maximises (5): section 2.3 of villacampa2020."""
+
+    def sweep(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
+        """The factors of a batch refined from one posterior, from sites and K, damped, q rebuilt."""
+        # fmt: off
+        wanted = pep_limit_factors(posterior, self.y[batch], K.of(batch), self.epsilon)            # limit of the steps
+        new = Coefficients(*(part.copy() for part in sites))
+        for part, after in zip(new, wanted, strict=True):
+            part[batch] = damped_update(after, part[batch], self.damping)                          # A.5
+        residual = pep_residual(new, sites, posterior, K.upsilon) / self.damping
+        return Step(new, self.posterior(new, K), residual, 0)                                      # (A.6)
+        # fmt: on
+
+    def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
+        """The limit of log Z_q, the bound (5), from sites, posterior and K, and the expectations (n,) in it."""
+        each = self._expected(posterior, K).log_expectation
+        return Value(pep_log_evidence_limit(posterior, K.K_ZZ, each, sites, K.upsilon), each)  # below (8)
+
+    def traced(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> float | None:
+        """The limit of log Z_q, from sites, posterior and K."""
+        return self.value(sites, posterior, K).log_evidence
+
+    def held(self, state: State, rows: Batch) -> list[Derivative]:
+        """(A.28) of a state as α -> 0."""
+        n, q, at = len(self.y), state.posterior, state.K.of(rows)
+        sites = Coefficients(*(part[rows] for part in state.sites))
+        expected = self._expected(q, state.K)
+        powers = expected.d_mean[rows], expected.d_var[rows]
+
+        def of_class(k: int) -> Derivative:
+            return lambda dK_ZZ, dK_XZ, dk: pep_limit_gradient(
+                k, q, sites, powers, at, Direction(dK_ZZ, dK_XZ[rows], dk[rows]), n / len(rows)
+            )
+
+        return [of_class(k) for k in range(len(at.K_ZZ))]
+
+    def powers(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> tuple[Array, Array]:
+        """Derivatives of E[log p(y_i|f_i)] by the moments of f_i under the posterior, given K; sites aside."""
+        expected = self._expected(posterior, K)
+        return expected.d_mean, expected.d_var
+
+    def _expected(self, posterior: Gaussians, K: Matrices) -> ExpectedPowers:
+        at = latent_marginal(posterior, K.upsilon, K.cond_var)
+        return scaled_log_expected_powers(*at, self.y, self.epsilon, 0.0)
+
+
+def pep_residual(new: Coefficients, old: Coefficients, posterior: Gaussians, upsilon: Array) -> float:
     """Largest change of a factor, max(|ΔC¹| q, |ΔC² - ΔC¹ p| √q) with p, q the moments of υᵀf̄ under q: villacampa2020.
 
     Parameters
     ----------
-    new : Coefficients        of all factors, undamped
+    new : Coefficients        of all factors
     old : Coefficients        of all factors
-    latent_mean : (n, C)      p, before the update
-    latent_var : (n, C)       q, of υᵀf̄ alone
+    posterior : Gaussians     q(f̄) before the update
+    upsilon : (C, n, m)       υ_i^k
     """
+    p, q = latent_marginal(posterior, upsilon, np.zeros(upsilon.shape[:2]))
     c1, c2 = new.c1 - old.c1, new.c2 - old.c2
-    by_precision, by_shift = np.abs(c1) * latent_var, np.abs(c2 - c1 * latent_mean) * np.sqrt(latent_var)
-    return float(max(np.max(by_precision), np.max(by_shift)))
+    return float(max(np.max(np.abs(c1) * q), np.max(np.abs(c2 - c1 * p) * np.sqrt(q))))
 
 
-def _printed_sweep(
-    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: PEP, damping: float, batch: Batch | None
-) -> Step:
-    """The paper's sweep; how far it would have gone without damping, in the factors' own coordinates."""
-    rows = np.arange(len(task.y)) if batch is None else batch
-    new = parallel_pep_sweep(coefficients, task.y, K, task.epsilon, task.alpha, damping, batch)
-    old, wanted = (Coefficients(*(part[rows] for part in each)) for each in (coefficients, new.coefficients))
-    at = latent_marginal(posterior, K.upsilon[:, rows], np.zeros_like(K.cond_var[:, rows]))  # of υᵀf̄
-    return Step(new.coefficients, pep_residual(wanted, old, *at) / damping, new.n_improper, new.posterior)
+def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = untold) -> State:
+    """Sweeps over all data until no factor of villacampa2020 moves: appendix A.5.
 
+    It stops where the distance that sweeps would still go, the last residual times max(1, ρ/(1 - ρ)) with ρ the factor
+    by which residuals fall, is below the tolerance and all cavities were distributions; unconverged where a sweep
+    leaves no distribution, where rounding alone moves the factors, or after max_iterations.
 
-def _projected_sweep(
-    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: PEP, damping: float, batch: Batch | None
-) -> Step:
-    """The same along υ alone: (A.8) to (A.20) contracted, see `projected`."""
-    rows = np.arange(len(task.y)) if batch is None else batch
-    old = Coefficients(*(part[rows] for part in coefficients))
-    at = project(old, posterior, task.y[rows], K.upsilon[:, rows], K.cond_var[:, rows], task.epsilon, task.alpha)
-    wanted = proposals(old, at, task.alpha)
-    new = Coefficients(*(part.copy() for part in coefficients))
-    for after, proposed, before in zip(new, wanted, old, strict=True):
-        after[rows] = damped_update(proposed, before, damping)
-    q = posterior_moments(*new, K.upsilon, K.K_ZZ)
-    return Step(new, pep_residual(wanted, old, at.p, at.q), int(np.sum(~at.proper)), q)
-
-
-def _printed_derivative(
-    k: int,
-    posterior: Gaussians,
-    distributions: Sequence[TiltedDistribution],
-    K: Matrices,
-    alpha: float,
-    rows: Batch,
-    n: int,
-) -> Derivative:
-    """(A.28) in one class, from the derivatives of the matrices of all data."""
-
-    def derivative(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
-        direction = Direction(dK_ZZ, dK_XZ[rows], dk[rows])
-        return pep_log_evidence_gradient(k, posterior, distributions, K, alpha, direction, n / len(rows))
-
-    return derivative
+    Parameters
+    ----------
+    task : Task               PEP, inputs, options
+    state : State             where to start
+    callback : callable       told the state after every sweep
+    """
+    # fmt: off
+    arrival, everything = Arrival(task.options.tolerance), np.arange(len(task.X))
+    state = state._replace(converged=False, reason="")
+    for _ in range(task.options.max_iterations):
+        try:
+            step = task.method.sweep(state.sites, state.posterior, state.K, everything)            # (A.6) to (A.21)
+        except NotPositiveDefiniteError as error:
+            return state._replace(reason=f"a sweep leaves no distribution: {error}")
+        state = state.after(step)
+        callback(state)
+        arrival.see(step.residual)
+        if arrival.converged and step.n_improper == 0:
+            return state._replace(converged=True)
+        if arrival.stalled:
+            break
+    improper = f"{step.n_improper} cavities are no distributions and keep their factors"
+    return state._replace(reason=improper if step.n_improper else arrival.reason(len(arrival.changes)))
+    # fmt: on
 
 
 @equation("villacampa2020", "u20-joint-optimisation")
-def training_step(task: Task, state: State, batch: Batch) -> State:
+def training_step(task: Task, state: State, batch: Batch, callback: Callable[[State], None] = untold) -> State:
     """One sweep over a batch, then one step of the hyper-parameters, without waiting for convergence: 3.1, 3.5.
 
     The numbers C¹ and C² stay while υ, s, K and q are recomputed. Where a cavity is no distribution there is no
@@ -265,16 +268,17 @@ def training_step(task: Task, state: State, batch: Batch) -> State:
     task : Task               PEP of villacampa2020, inputs, and the hyper-parameters that move; none: factors alone
     state : State             before
     batch : (b,)              indices, each once; all data are a batch too
+    callback : callable       told the state before the hyper-parameters move
 
     Raises
     ------
-    NotPositiveDefiniteError  if the step leads where K_ZZ is singular
+    NotPositiveDefiniteError  if the sweep leaves no distribution, or the step leads where K_ZZ is singular
     ValueError                if it leads out of the range of numbers
     """
     # fmt: off
-    step = task.method.step(state.sites, state.posterior, state.K, batch)                          # (A.6) to (A.20)
-    state = state.swept(step, task.method)
-    return hyper_step(task, state, batch, task.exact) if len(task.options.learn) else state        # (A.28)
+    state = state.after(task.method.sweep(state.sites, state.posterior, state.K, batch))           # (A.6) to (A.21)
+    callback(state)
+    return hyper_step(task, state, batch, task.exact) if task.options.learn else state             # (A.28)
     # fmt: on
 
 
@@ -289,45 +293,33 @@ def fit_pep(X: Array, y: Labels, prior: Prior, epsilon: float = 0.0, *, shared: 
     prior : Prior             hyper-parameters and inducing inputs, where to start from
     epsilon : float           label-error probability in [0, 1), positive at alpha = 0
     shared : bool             one vector of hyper-parameters for all classes
-    options : Options         of "pep", or each by name
+    options : Options         of "pep", or each by name; at alpha = 0 the limit of its equations runs, `PEPLimit`
 
     Raises
     ------
     ValueError                for bad input
-    NotPositiveDefiniteError  if one of K_ZZ is singular
+    NotPositiveDefiniteError  if one of K_ZZ is singular, or a mini-batch leaves no distribution
     """
+    # fmt: off
     X, y, prior = checked_input(X, y, prior)
     epsilon = _check.scalar(epsilon, "epsilon", True)
     check_power(options.alpha, epsilon)
-    options = with_defaults(options, prior, ("inner",))
-    searched = len(options.learn) > 0 and options.scheme == "outer"
-    searched = searched or options.alpha == 0.0  # a limit that the printed equations do not have
-    form = form_of(options.form, len(X), inducing_covariances(prior), options.alpha, searched)
-    check_printed(form, options.alpha, "pep")
-    task = Task(PEP(y, epsilon, options.alpha, options.damping, form), X, options, shared)
-    return _fit(task, prior)._replace(form=form)
-
-
-def _fit(task: Task, prior: Prior) -> Fit:
-    """To the fixed point, over mini-batches, or learning."""
-    # fmt: off
-    options, record = task.options, Record(task)
-    state = begin(task, prior, adaptive_learning_rate)                                             # φ̃ = 1, q = p(f̄)
-    if len(options.learn) and options.optimizer == "lbfgs":
-        return by_search(task, state)                                                              # (8), (A.28)
-    if not options.in_parts and not len(options.learn):
-        run = settled(task, state, lambda step: record.tell(step, state.K))                        # (A.6) to (A.20)
-        return finish(task, state.swept(run, task.method), record.trace, run.converged, run.iterations)
+    options, kind = with_defaults(options, prior, ("inner",)), PEPLimit if options.alpha == 0.0 else PEP
+    task = Task(kind(y, epsilon, options.alpha, options.damping), X, options, shared)
+    state, record = begin(task, prior), Record(task)                                               # φ̃ = 1, q = p(f̄)
+    if not options.in_parts and not options.learn:
+        state = to_fixed_point(task, state, record.tell)                                           # (A.6) to (A.21)
+        return finish(task, state, record.trace, record.count)                                     # (8), (A.28)
+    if options.learn and options.optimizer == "lbfgs":
+        return by_search(task, state, to_fixed_point)                                              # (8), (A.28)
+    state = state._replace(rule=first_rule(task, prior, adaptive_learning_rate))
     plan = ascending_batches(len(task.X), options.batches, options.batch_size, options.n_steps, options.seed)
     for batch in plan:
-        old = state
         if options.scheme == "outer":
-            run = settled(task, state)                                                             # (A.6) to (A.20)
-            state = state.swept(run, task.method)
-            record.tell(run, state.K)
+            state = to_fixed_point(task, state)                                                    # (A.6) to (A.21)
+            record.tell(state)
             state = hyper_step(task, state, batch, task.exact)                                     # (A.28)
         else:
-            state = training_step(task, state, batch)                                              # 3.1, 3.5
-            record.tell(Step(state.sites, state.residual, state.n_improper - old.n_improper), old.K)
-    return finish(task, state, record.trace, False, len(plan))                                     # (8), (A.28)
+            state = training_step(task, state, batch, record.tell)                                 # 3.1, 3.5
+    return finish(task, state._replace(converged=False), record.trace, len(plan))                  # (8), (A.28)
     # fmt: on

@@ -16,7 +16,7 @@ from reference.common.ledger import equation
 from reference.villacampa2020.hyper import Matrices
 from reference.villacampa2020.pep import TiltedDistribution
 from reference.villacampa2020.posterior import REMEDY, Coefficients, Gaussians
-from reference.villacampa2020.projected import project
+from reference.villacampa2020.sparse import latent_marginal
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -103,66 +103,14 @@ def kernel_derivative(pull: Pull, upsilon: Array, K_ZZ: Array) -> Derivative:
     return derivative
 
 
-def held_matrices_pulls(
-    coefficients: Coefficients,
-    posterior: Gaussians,
-    y: Labels,
-    K: Matrices,
-    epsilon: float,
-    alpha: float,
-    weights: Array,
-) -> list[Pull] | None:
-    r"""(A.28) of villacampa2020: natural parameters of the factors held; each class's `Pull`.
-
-    With F = (1/α) log Z_i, g = ∂F/∂a, b its variance, D = 1 - αC¹q and w = C¹p - C² the direct part is g m\ᵀdυ +
-    ∂F/∂b (ds + 2 υᵀV\dυ). θ\ moves as θ_prior does, which adds (1/α)(η̂ - η)ᵀ∂θ_prior: η̂, the moments of the tilted
-    distribution, differ from those of q by
-
-        (1/α) Δ E[f̄f̄ᵀ] = (C¹/D - h/D² + αB²) VυυᵀV + B (Vυmᵀ + mυᵀV),   B = (g + w)/D,   h = αg² - 2 ∂F/∂b
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    posterior : Gaussians         q(f̄)
-    y : (n,)                      labels, 0..C-1
-    K : Matrices                  of the prior
-    epsilon : float               label-error probability
-    alpha : float                 α in [0, 1]
-    weights : (n,)                of the data's terms: ones, or n/b in a mini-batch and zero elsewhere
-
-    Returns
-    -------
-    list or None                  one a class; None if a cavity is no distribution
-    """
-    at = project(coefficients, posterior, y, K.upsilon, K.cond_var, epsilon, alpha)
-    if not np.all(at.proper):
-        return None
-    w = coefficients.c1 * at.p - coefficients.c2
-    results = []
-    for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
-        rows, left, c1 = K.upsilon[k] @ V, at.left[:, k], coefficients.c1[:, k]
-        g, by_var = at.likelihood.d_mean[:, k], at.likelihood.d_var[:, k]
-        cavity_mean = m + rows * (alpha * w[:, k] / left)[:, None]
-        by_upsilon = weights[:, None] * (g[:, None] * cavity_mean + (2.0 * by_var / left)[:, None] * rows)
-        B = (g + w[:, k]) / left
-        second = weights * (c1 / left - (alpha * g**2 - 2.0 * by_var) / left**2 + alpha * B**2)
-        A = (weights * B) @ rows
-        moved = (rows.T * second) @ rows + np.outer(A, m) + np.outer(m, A)
-        inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
-        by_K = 0.5 * inverse @ moved @ inverse - 0.5 * prior_term_matrix(m, V, K.K_ZZ[k])
-        results.append(Pull(by_upsilon, weights * by_var, by_K))
-    return results
-
-
 def held_numbers_pulls(
     coefficients: Coefficients,
     posterior: Gaussians,
-    y: Labels,
+    powers: tuple[Array, Array],
     K: Matrices,
-    epsilon: float,
     alpha: float,
     weights: Array,
-) -> list[Pull] | None:
+) -> list[Pull]:
     r"""The total derivative of log Z_q of villacampa2020 with the numbers C¹ and C² held; each class's `Pull`.
 
     A datum's term F + (1/α)[g(θ\) - g(θ)] has the derivatives (g + w)/D in p = υᵀm, [αgw + ∂F/∂b + ½αw²]/D² + ½C¹/D in
@@ -175,32 +123,29 @@ def held_numbers_pulls(
     ----------
     coefficients : Coefficients   of all factors, each (n, C)
     posterior : Gaussians         q(f̄)
-    y : (n,)                      labels, 0..C-1
+    powers : pair of (n, C)       derivatives of F by the mean and variance of f_i under the cavity
     K : Matrices                  of the prior
-    epsilon : float               label-error probability
     alpha : float                 α in [0, 1]
     weights : (n,)                of the data's terms: ones, or n/b in a mini-batch and zero elsewhere
 
     Returns
     -------
-    list or None                  one a class; None if a cavity is no distribution
+    list                          one a class
     """
-    at = project(coefficients, posterior, y, K.upsilon, K.cond_var, epsilon, alpha)
-    if not np.all(at.proper):
-        return None
-    w = coefficients.c1 * at.p - coefficients.c2
+    p, q = latent_marginal(posterior, K.upsilon, np.zeros_like(K.cond_var))
+    remaining, w = 1.0 - alpha * coefficients.c1 * q, coefficients.c1 * p - coefficients.c2
     results = []
     for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
-        upsilon, left, away = K.upsilon[k], at.left[:, k], w[:, k]
+        upsilon, left, away = K.upsilon[k], remaining[:, k], w[:, k]
         c1, c2 = coefficients.c1[:, k], coefficients.c2[:, k]
-        g, by_var = at.likelihood.d_mean[:, k], at.likelihood.d_var[:, k]
+        g, by_var = powers[0][:, k], powers[1][:, k]
         w_p = weights * (g + away) / left
         w_q = weights * ((alpha * g * away + by_var + 0.5 * alpha * away**2) / left**2 + 0.5 * c1 / left)
         rows = upsilon @ V
         A = w_p @ rows
         S = 0.5 * (np.outer(A, m) + np.outer(m, A)) + (rows.T * w_q) @ rows
         by_upsilon = (
-            np.outer(c2 + w_p - c1 * at.p[:, k], m)
+            np.outer(c2 + w_p - c1 * p[:, k], m)
             + (2.0 * w_q - c1)[:, None] * rows
             + np.outer(c2, A)
             - 2.0 * c1[:, None] * (upsilon @ S)
@@ -256,6 +201,51 @@ def pep_log_evidence_gradient(
         total += float(distribution.d_mean[k] * d_mean + distribution.d_var[k] * d_var)  # ∂ log E
         total += prior_term_gradient(prior_term_matrix(m, V, K.K_ZZ[k]) - M, dK)  # (η\ - η)ᵀ ∂θ_prior
     return prior_term_gradient(M, dK) + weight * total / alpha  # (A.28), (A.29)
+
+
+def pep_limit_gradient(
+    k: int,
+    posterior: Gaussians,
+    coefficients: Coefficients,
+    powers: tuple[Array, Array],
+    K: Matrices,
+    direction: Direction,
+    weight: float = 1.0,
+) -> float:
+    r"""(A.28) of villacampa2020 as α -> 0: the cavity is q, and (1/α)(η\ - η) tends to the derivative of η along -θ_i.
+
+    With w = C¹ υᵀm - C² that is ∂m = Vυ w and ∂V = C¹ VυυᵀV. The change of θ\ that θ_prior makes is that of q.
+
+    Parameters
+    ----------
+    k : int                       the class of ξ
+    posterior : Gaussians         q(f̄)
+    coefficients : Coefficients   of these data, each (b, C)
+    powers : pair of (b, C)       derivatives of E[log p(y_i|f_i)] by the mean and variance of f_i
+    K : Matrices                  of the prior and these data
+    direction : Direction         derivatives of the prior matrices by ξ
+    weight : float                of the sum over data: n/b for a mini-batch
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if K_ZZ is singular
+    """
+    dK, dk, dkappa = direction
+    m, V = posterior.mean[k], posterior.cov[k]
+    inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
+    minus_d_inverse = inverse @ dK @ inverse
+    d_m, d_V = V @ minus_d_inverse @ m, V @ minus_d_inverse @ V
+    total = 0.0
+    for i, u in enumerate(K.upsilon[k]):
+        c1, c2, g, by_var = (float(part[i, k]) for part in (*coefficients, *powers))
+        d_u = inverse @ (dk[i] - dK @ u)
+        d_mean = d_u @ m + u @ d_m  # ∂a of (A.10)
+        d_var = dkappa[i] - 2.0 * u @ dk[i] + u @ dK @ u + 2.0 * u @ V @ d_u + u @ d_V @ u  # ∂b of (A.11)
+        V_u, w = V @ u, c1 * (u @ m) - c2
+        d_second = c1 * np.outer(V_u, V_u) + w * (np.outer(V_u, m) + np.outer(m, V_u))
+        total += float(g * d_mean + by_var * d_var) + 0.5 * float(np.sum(d_second * minus_d_inverse))
+    M = prior_term_matrix(m, V, K.K_ZZ[k])  # (A.30)
+    return prior_term_gradient(M, dK) + weight * total  # (A.29)
 
 
 @equation("villacampa2020", "u33-adaptive-learning-rate")

@@ -20,9 +20,8 @@ from reference.common._classes import (
     search,
 )
 from reference.common._learning import FIELDS, Derivative
-from reference.common._neighbours import Answer, largest_change, neighbours
 from reference.common._steps import Learned
-from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
 from reference.villacampa2020.gradients import adaptive_learning_rate
@@ -44,11 +43,6 @@ class RegressionStep(NamedTuple):
     n_improper: int  # zero
 
 
-CERTAIN = 1e-8  # relative error of an answer that is claimed
-_EPS = float(np.finfo(np.float64).eps)
-_NEIGHBOURS = ((16, 4), (-16, 4), (8, -12), (-4, -16))  # units in the last place of variance and lengthscales
-
-
 class RegressionFit(NamedTuple):
     """The posterior of the inducing values, and what is read off it."""
 
@@ -60,7 +54,7 @@ class RegressionFit(NamedTuple):
     latent_mean: Array  # at the data, (n, C)
     latent_var: Array  # (n, C) noise included
     trace: Array  # log evidence before each step, or after each iteration of "lbfgs"; empty unless asked for
-    residual: float  # of the search; else the relative error that rounding leaves, as far as it was looked for
+    residual: float  # of the search; else zero
     converged: bool
     iterations: int
 
@@ -183,9 +177,7 @@ def label_regression_baseline(
         raise ValueError(f"n_steps: found {options.n_steps}, expected None without learn")
     chosen = replace(options, learn=learn)  # type: ignore[type-var]
     if not chosen.learn:
-        fit = _fit(X, y, prior, np.zeros(0), (0.0, True, 0), chosen.gradients)
-        rounding = regression_rounding(X, y, prior)
-        return fit._replace(residual=rounding, converged=rounding <= CERTAIN)
+        return _fit(X, y, prior, np.zeros(0), (0.0, True, 0), chosen.gradients)  # no iteration: inference is exact
     if chosen.optimizer == "adaptive":
         return _by_adaptive_steps(X, y, prior, shared, chosen)
 
@@ -197,8 +189,8 @@ def label_regression_baseline(
     steps = 200 if chosen.n_steps is None else chosen.n_steps
     optimum = search(evidence, prior, chosen.learn, shared, steps, chosen.learn_tolerance)
     trace = optimum.trace if chosen.trace else np.zeros(0)
-    certain = optimum.converged and regression_rounding(X, y, optimum.prior) <= CERTAIN
-    return _fit(X, y, optimum.prior, trace, (optimum.residual, certain, optimum.iterations), chosen.gradients)
+    end = optimum.residual, optimum.converged, optimum.iterations
+    return _fit(X, y, optimum.prior, trace, end, chosen.gradients)
 
 
 def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options: Options) -> RegressionFit:
@@ -217,45 +209,6 @@ def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options:
         gradients = regression_gradients(y, X, prior, K, options.learn)
         prior, rule = learned.uphill(prior, gradients, rule)
     return _fit(X, y, prior, np.array(trace), (0.0, False, steps), options.gradients)
-
-
-def regression_rounding(X: Array, y: Labels, prior: Prior) -> float:
-    """Relative error that rounding leaves in the regressions of villacampa2020: what last digits of the prior change.
-
-    Kernels are known to some 1e-16, which K_ZZ⁻¹ and 1/s multiply where inputs are nearly equal and noise is small. Its
-    answers are compared with those whose variances and lengthscales differ by up to 16 units in the last place: the
-    largest change of log evidence, means and covariances, each relative to its largest entry. Where the condition of
-    K_ZZ and the smallest s leave no doubt, that bound is returned alone.
-
-    Parameters
-    ----------
-    X : (n, d)                inputs
-    y : (n,)                  labels, 0..C-1
-    prior : Prior             hyper-parameters
-
-    Returns
-    -------
-    float                     infinite where a neighbour has no answer
-    """
-    K = prior_matrices(X, prior)
-    conditions = [np.linalg.norm(each, 1) * np.linalg.norm(factorise(each, "K_ZZ", _NOISE).inverse, 1)
-                  for each in K.K_ZZ]  # fmt: skip
-    narrow = np.max((prior.variance + prior.noise)[:, None] / K.cond_var)
-    bound = 100.0 * _EPS * float(np.max(conditions)) * float(narrow)
-    if bound <= CERTAIN:
-        return bound
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        K = prior_matrices(X, there)
-        q = posterior_moments(*regression_coefficients(y, K.cond_var), K.upsilon, K.K_ZZ)
-        parts = regression_log_evidence(y, K), *q, *latent_marginal(q, K.upsilon, K.cond_var)
-        return {f"part {k}": Answer(part) for k, part in enumerate(parts)}
-
-    here = answers(prior)
-    try:
-        return max(largest_change(here, answers(each))[0] for each in neighbours(prior, _NEIGHBOURS))
-    except (ValueError, NotPositiveDefiniteError):
-        return float("inf")
 
 
 def _fit(

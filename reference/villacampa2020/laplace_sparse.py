@@ -12,7 +12,6 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
 from reference.common._classes import Prior, checked_input
-from reference.common._neighbours import Answer, moment_answers, rounding_doubt
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
@@ -46,7 +45,6 @@ class LaplaceFit(NamedTuple):
     inducing: Gaussians
     pi: Array  # (n, C) softmax at the mode
     log_evidence: float
-    reason: str = ""  # why a mode with a small residual is not called converged
 
 
 class LaplacePrediction(NamedTuple):
@@ -195,33 +193,10 @@ def laplace_baseline(X: Array, y: Labels, prior: Prior, *, options: Options) -> 
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    tolerance, max_iterations = options.tolerance, options.max_iterations
-    fit = _at_the_mode(X, y, prior, tolerance, max_iterations)
-    if not fit.mode.converged:
-        return fit
-    sd = np.sqrt(np.max(prior.variance + prior.noise))
-
-    def answers(there: Prior) -> dict[str, Answer]:
-        value = fit if there is prior else _at_the_mode(X, y, there, tolerance, max_iterations)
-        return {"log_evidence": Answer(value.log_evidence, 1.0)} | moment_answers(
-            sd,
-            latent_mean=value.mode.latent_values,
-            latent_cov=value.latent_cov,
-            inducing_mean=value.inducing.mean,
-            inducing_cov=value.inducing.cov,
-            pi=value.pi,
-        )
-
-    reason = rounding_doubt(answers, prior, list(prior_matrices(X, prior).K_ZZ), tolerance=tolerance)
-    return fit._replace(mode=fit.mode._replace(converged=not reason), reason=reason)
-
-
-def _at_the_mode(X: Array, y: Labels, prior: Prior, tolerance: float, max_iterations: int) -> LaplaceFit:
-    """What `laplace_baseline` gives, whatever rounding leaves of it."""
     parts = prior_matrices(X, prior)
     n, C = len(y), len(parts.K_ZZ)
     K = fitc_prior_covariance(parts)
-    mode = laplace_mode(K, y, C, tolerance, max_iterations)
+    mode = laplace_mode(K, y, C, options.tolerance, options.max_iterations)
     M = laplace_weight(mode.latent_values, K)[0]
     blocks = (K - K @ M @ K).reshape(C, n, C, n)
     mean, cov = [], []

@@ -1,7 +1,7 @@
 r"""Section 3.1 and appendix A.5: power expectation propagation as printed: its four steps, its sweep, log Z_q of (8).
 
 The likelihood p(y_i|f_i) is what is raised to α; a function of f̄ alone is left when f_i has been integrated out. All
-mathematics here is that of marked functions. `projected` is the same along υ alone.
+mathematics here is that of marked functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,11 @@ from reference.villacampa2020.posterior import (
     natural_prior,
     posterior_moments,
 )
-from reference.villacampa2020.power_likelihood import log_expected_power, log_expected_powers
+from reference.villacampa2020.power_likelihood import (
+    log_expected_power,
+    log_expected_powers,
+    scaled_log_expected_powers,
+)
 from reference.villacampa2020.refinement import (
     cavity_latent_mean,
     cavity_latent_variance,
@@ -38,7 +42,7 @@ from reference.villacampa2020.refinement import (
     update_c1,
     update_c2,
 )
-from reference.villacampa2020.sparse import sep_tied_factor
+from reference.villacampa2020.sparse import latent_marginal, sep_tied_factor
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -247,6 +251,25 @@ def pep_refine_factors(
         c1[i], c2[i], log_norm[i] = factor.c1, factor.c2, tilted.log_norm / alpha
     return Refined(Coefficients(c1, c2), log_norm, len(y) - len(cavities))
     # fmt: on
+
+
+def pep_limit_factors(posterior: Gaussians, y: Labels, K: Matrices, epsilon: float) -> Coefficients:
+    r"""Refined factors as α -> 0, undamped: C¹ = -2 ∂F/∂b and C² = ∂F/∂a + C¹ a, the limits of (A.17) and (A.20).
+
+    F = E[log p(y_i|f_i)] = lim (1/α) log Z_i, a and b of f_i under q, which every cavity tends to. The factors of the
+    fixed point are the natural parameters of the maximum of (5): section 2.3 of villacampa2020.
+
+    Parameters
+    ----------
+    posterior : Gaussians         q(f̄)
+    y : (b,)                      labels, 0..C-1
+    K : Matrices                  of the prior and these data
+    epsilon : float               label-error probability, positive
+    """
+    mean, var = latent_marginal(posterior, K.upsilon, K.cond_var)  # (A.10), (A.11)
+    F = scaled_log_expected_powers(mean, var, y, epsilon, 0.0)
+    c1 = -2.0 * F.d_var
+    return Coefficients(c1, F.d_mean + c1 * mean)
 
 
 @equation("villacampa2020", "u5-ep-refinement")

@@ -7,7 +7,6 @@ from validation.seeded_bugs import (
     chains,
     estimators,
     evidence,
-    forms,
     hard_cases,
     izmailov,
     judge,
@@ -52,7 +51,6 @@ def all_bugs() -> tuple[SeededBug, ...]:
         + villacampa2020_baselines.FAULTS
         + print_villacampa2020.FAULTS
         + print_villacampa2017.FAULTS
-        + forms.FAULTS
         + print_izmailov2016.FAULTS
         + print_protocols.FAULTS
         + probit.FAULTS

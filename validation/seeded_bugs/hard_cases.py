@@ -27,13 +27,6 @@ def _change_for_distance(_original: Any) -> Any:
     return distance
 
 
-def _residual_for_distance(_original: Any) -> Any:
-    def distance(self: Any) -> float:
-        return float(self._residuals[-1])
-
-    return distance
-
-
 def _never_above_one(original: Any) -> Any:
     def note_rate(self: Any, latent_var: Any, step: float) -> None:
         original(self, latent_var, step)
@@ -69,7 +62,7 @@ FAULTS: tuple[SeededBug, ...] = (
             "reference.common._iteration:Arrival.see",
             _last_change,
         )
-        for method in ("nested-iep", "qiep")
+        for method in ("nested-iep", "qiep", "gfitc")
     ),
     _bug(
         "ep",
@@ -77,13 +70,6 @@ FAULTS: tuple[SeededBug, ...] = (
         "sweeps end when the last change is below the tolerance, however slowly changes shrink",
         "fast.sparse_classes.training:SweepDistance.__call__",
         _change_for_distance,
-    ),
-    _bug(
-        "gfitc",
-        "last-residual-for-distance",
-        "sweeps end when the last residual is below the tolerance, however slowly residuals shrink",
-        "reference.common._sweeps:Sweeps._distance",
-        _residual_for_distance,
     ),
     _bug(
         "qep",

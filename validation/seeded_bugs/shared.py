@@ -217,10 +217,8 @@ def _gradients() -> Iterable[SeededBug]:
     for method, address in _DERIVATIVES.items():
         module = _MODULES.get(method, method.replace("-", "_"))
         there: tuple[tuple[str, Make], ...] = ((address, _output("variance", change=_half)),)
-        if method in ("ep", "sep"):  # one for each form of the equations
-            there = (*there, ("reference.villacampa2017.printed:printed_gradients", there[0][1]))
-        if method == "gfitc":
-            there = (*there, ("reference.villacampa2017.gfitc_printed:printed_gfitc_gradients", there[0][1]))
+        if method in _PAIRS:  # which do without `class_gradients`, but for the exact gradient
+            there = (*there, ("reference.villacampa2017.methods:Pairwise.gradients", there[0][1]))
         yield _shared(
             method,
             "gradient-in-variance-halved",
@@ -251,8 +249,6 @@ def _predictions() -> Iterable[SeededBug]:
         here: tuple[tuple[str, Make], ...] = (
             ("fast.sparse_classes.inference:predictive_moments", _output("var", change=np.sqrt)),
         )
-        if method == "sep":  # one function at data and test points
-            there = (*there, ("reference.villacampa2017.methods:marginals", _output("var", change=np.sqrt)))
         if method in _ENERGIES:
             adapters = "=validation.implementations.{}:{}"
             place = adapters.format("reference.inducing", "latent_marginal")
@@ -504,6 +500,10 @@ def _less_open_pair(original: Any) -> Any:
     )
 
 
+def _less_open_value(original: Any) -> Any:
+    return lambda k_xx, k_xZ, K_ZZ, cov: original(0.5 * (k_xx + k_xZ @ np.linalg.solve(K_ZZ, k_xZ)), k_xZ, K_ZZ, cov)
+
+
 def _flat_factor(original: Any) -> Any:
     def coefficient(alpha: float, beta: float, b_sum: float, upsilon: Any, cavity_cov: Any) -> float:
         v = float(upsilon @ cavity_cov @ upsilon)
@@ -524,10 +524,7 @@ def _sparse() -> Iterable[SeededBug]:
             method,
             "conditional-variance-halved",
             "half of what inducing values leave open of a latent value",
-            (
-                ("reference.villacampa2017.scalar:refined_pairs", _input(3, "cond_var", _half)),
-                ("reference.villacampa2017.factors:matched_factor", _less_open_pair),
-            ),
+            (("reference.villacampa2017.factors:matched_factor", _less_open_pair),),
             ("fast.sparse_classes.pairwise_factors:pair_tilt", _input(5, "cond_var", _half)),
             "limit/{}/definition",
         )
@@ -537,7 +534,6 @@ def _sparse() -> Iterable[SeededBug]:
             "curvature-halved",
             "the second derivative of a factor's normaliser has half of its size",
             (
-                ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
                 ("reference.villacampa2017.factors:update_c1", _flat_factor),
                 ("reference.villacampa2017.factors:dlogz_dcov", _flat_derivative),
             ),
@@ -576,7 +572,10 @@ def _sparse() -> Iterable[SeededBug]:
         "vi-robust",
         "labelling-errors-halved",
         "the bound takes half of epsilon",
-        ("reference.villacampa2017.vi_gradients:expected_terms", _input(3, "epsilon", _half)),
+        (
+            ("reference.villacampa2017.vi_gradients:expected_terms", _input(3, "epsilon", _half)),
+            ("reference.villacampa2017.vi_fit:variational_elbo", _input(5, "epsilon", _half)),
+        ),
         ("fast.sparse_classes.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
         "limit/{}/definition",
     )
@@ -584,7 +583,7 @@ def _sparse() -> Iterable[SeededBug]:
         "vi-robust",
         "conditional-variance-halved",
         "half of what inducing values leave open of a latent value",
-        ("reference.villacampa2017.vi_gradients:latent_moments", _input(2, "cond_var", _half)),
+        ("reference.villacampa2017.vi:vi_marginal_variance", _less_open_value),
         ("fast.sparse_classes.alpha_runs:data_moments", _less_open),
         "limit/{}/definition",
     )

@@ -51,9 +51,8 @@ def model(rng):
 @pytest.fixture
 def fixed_point(model):
     """EP run until only rounding moves it; a function of the prior matrices, for other hyper-parameters too."""
-    from reference.villacampa2017.factors import posterior_of
+    from reference.villacampa2017.factors import ep_refine_factors, posterior_of
     from reference.villacampa2017.posterior import Coefficients
-    from reference.villacampa2017.scalar import refine_projected
 
     s = model
 
@@ -62,10 +61,11 @@ def fixed_point(model):
         cond_var = k_xx - np.sum(K_XZ * upsilon, axis=2)
         at = Coefficients(*(np.zeros((s.n, s.C)) for _ in range(4)))
         for _ in range(sweeps):
-            new = refine_projected(at, posterior_of(at, s.y, upsilon, K_ZZ), s.y, upsilon, cond_var).coefficients
+            q = posterior_of(at, s.y, upsilon, K_ZZ)
+            new = ep_refine_factors(at, q, s.y, k_xx, K_XZ, K_ZZ).coefficients
             at = Coefficients(*(0.8 * after + 0.2 * before for after, before in zip(new, at, strict=True)))
         q = posterior_of(at, s.y, upsilon, K_ZZ)
-        refined = refine_projected(at, q, s.y, upsilon, cond_var)
+        refined = ep_refine_factors(at, q, s.y, k_xx, K_XZ, K_ZZ)
         return SimpleNamespace(
             coefficients=at, q=q, log_norm=refined.log_norm, refined=refined, upsilon=upsilon, cond_var=cond_var
         )

@@ -9,7 +9,7 @@ from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep
-from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline, gfitc_gradients, latent_posterior
+from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline
 from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.posterior import Coefficients, Gaussians
 from reference.villacampa2017.prediction import predict, predictive_distribution
@@ -145,23 +145,10 @@ def test_dense_covariance_is_low_rank_plus_the_diagonal_that_keeps_the_prior_var
     assert all(np.linalg.matrix_rank(each, tol=1e-9) == 3 for each in off)
 
 
-def test_weight_and_determinant_of_the_latent_posterior():
-    X, y, prior = problem()
-    K = prior_matrices(X, prior)
-    P = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
-    fit = gfitc_baseline(X, y, prior, max_iterations=3)
-    q, weight, log_det = latent_posterior(P, fit.sites, y)
-    delta = np.stack([1.0 / np.diag(np.linalg.inv(w) - p) for w, p in zip(weight, P, strict=True)])  # W = (P + Δ⁻¹)⁻¹
-    for k in range(2):
-        inverse = np.linalg.inv(P[k]) + np.diag(delta[k])
-        np.testing.assert_allclose(q.cov[k], np.linalg.inv(inverse), rtol=1e-8, atol=1e-9)
-        assert log_det[k] == pytest.approx(np.linalg.slogdet(np.eye(6) + P[k] * delta[k])[1], rel=1e-9, abs=0)
-
-
 def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
     X, y, prior = problem(n=4, C=3, m=2, d=1)
     fit = gfitc_baseline(X, y, prior, tolerance=1e-12)
-    gradients = gfitc_gradients(fit.sites, X, y, prior)
+    gradients = fit.gradients
     for name in FIELDS:
         value = getattr(prior, name)
         for at in np.ndindex(value.shape):
@@ -183,7 +170,7 @@ def test_learning_leaves_no_derivative_and_shared_classes_stay_alike():
     assert fit.converged
     assert np.all(np.diff(fit.trace) >= -1e-9)  # the line search accepts no fall beyond rounding
     assert fit.log_evidence > gfitc_baseline(X, y, same).log_evidence
-    derivatives = gfitc_gradients(fit.sites, X, y, fit.prior)
+    derivatives = fit.gradients
     for name in ("lengthscales", "noise"):
         learned, start = getattr(fit.prior, name), getattr(same, name)
         assert np.all(learned == learned[:1])

@@ -8,6 +8,7 @@ from bivariate import bivariate_normal_cdf
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.factors import posterior_of
 from reference.villacampa2017.hyper import Matrices
+from reference.villacampa2017.methods import SEP
 from reference.villacampa2017.posterior import Coefficients, Natural
 from reference.villacampa2017.prediction import (
     predictive_class_probability,
@@ -17,7 +18,6 @@ from reference.villacampa2017.prediction import (
     predictive_latent_variance,
 )
 from reference.villacampa2017.sep import factor_counts, sep_batch_update, sep_cavity, sep_tied_factor
-from reference.villacampa2017.tied import TiedEP
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_log_evidence_of_tied_factors_is_the_integral_of_what_they_stand_for(mod
     s = model
     tied = sep_tied_factor(Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other), s.y, s.upsilon)
     K = Matrices(s.K_ZZ, s.upsilon, s.cond_var, s.K_XZ, s.k_xx)
-    method = TiedEP(s.y, s.C, 0.5, count)
+    method = SEP(s.y, s.C, 0.5, count)
     q = method.posterior(tied, K)
     value = method.value(tied, q, K)
     total = float(value.log_norm.sum())

@@ -5,9 +5,8 @@ import pytest
 
 from reference.villacampa2017.complexity import complexity_table
 from reference.villacampa2017.hyper import prior_matrices
-from reference.villacampa2017.methods import PairwiseEP
+from reference.villacampa2017.methods import EP, SEP
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters, toy_training_settings
-from reference.villacampa2017.tied import TiedEP
 
 
 @pytest.mark.verifies("villacampa2017", "u19-costs", route="operations counted one by one, and arrays that are kept")
@@ -26,11 +25,11 @@ def test_costs_are_those_of_the_operations(model, multiplications):
             np.testing.assert_allclose(inverse @ plain, np.eye(s.m), rtol=0, atol=1e-7)
         for method in ("ep", "sep"):
             assert complexity_table(method, s.n, s.m, s.C, len(rows)).operations == multiplications.total
-    tied = TiedEP(s.y, s.C, 1.0, "all").start(K)
+    tied = SEP(s.y, s.C, 1.0, "all").start(K)
     assert complexity_table("sep", s.n, s.m, s.C).memory == sum(each.precision.size for each in tied)
     assert complexity_table("ep", s.n, s.m, s.C).memory == K.upsilon.size
     assert complexity_table("ep", s.n, s.m, s.C) == complexity_table("ep", s.n, s.m, s.C, s.n)
-    assert all(part.shape == (s.n, s.C) for part in PairwiseEP(s.y, s.C, 1.0, "parallel").start(K))
+    assert all(part.shape == (s.n, s.C) for part in EP(s.y, s.C, 1.0, "parallel").start(K))
     small, large = (complexity_table("sep", n, 200, 10, 200) for n in (10_000, 10_000_000))
     assert small == large  # cost and memory of a mini-batch do not know n
     with pytest.raises(ValueError, match="method"):

@@ -5,19 +5,23 @@ import pytest
 
 from reference.common._classes import Prior
 from reference.common._steps import Rule
-from reference.common._training import State, Task, to_fixed_point
+from reference.common._training import State, Task, begin
+from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import options_of
 from reference.villacampa2017.cavity import Cavity, cavity
+from reference.villacampa2017.datum import DatumEP
 from reference.villacampa2017.errata import sep_log_evidence_gradient_as_printed
 from reference.villacampa2017.factors import (
     ep_refine_factors,
+    moment_mismatch,
     posterior_of,
     probit_ratio,
+    sequential_ep_sweep,
     update_c1,
     update_c2_label,
     update_c2_other,
 )
-from reference.villacampa2017.fit import fit_ep, fit_sep, minibatch_training_step, training_schedule
+from reference.villacampa2017.fit import fit_ep, fit_sep, minibatch_training_step, to_fixed_point, training_schedule
 from reference.villacampa2017.gradients import (
     direct_dlogz_dhyper,
     distributions_of,
@@ -28,9 +32,8 @@ from reference.villacampa2017.gradients import (
     prior_term_matrix,
 )
 from reference.villacampa2017.hyper import prior_matrices
-from reference.villacampa2017.methods import DatumEP, PairwiseEP
+from reference.villacampa2017.methods import EP, SEP
 from reference.villacampa2017.posterior import Coefficients
-from reference.villacampa2017.tied import TiedEP
 from validation.ledger.numbers import told, told_apart
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
@@ -54,26 +57,30 @@ def difference(function, prior, field, entry, step=1e-4):
     return (function(moved(prior, field, entry, step)) - function(moved(prior, field, entry, -step))) / (2 * step)
 
 
-def started(method, s, prior, sweeps):
-    K = prior_matrices(s.X, prior)
-    return K, to_fixed_point(method, method.start(K), K, 1e-12, sweeps)
+def swept(method, s, prior, sweeps, start=None):
+    """The state after sweeps from factors of one, or from those of another state."""
+    task = Task(method, s.X, options_of("ep")(tolerance=1e-12, max_iterations=sweeps), False)
+    state = begin(task, prior)
+    if start is not None:
+        state = state._replace(sites=start.sites, posterior=method.posterior(start.sites, state.K))
+    return to_fixed_point(task, state)
 
 
 METHODS = {
-    "pairwise": lambda s: PairwiseEP(s.y, s.C, 0.9, "parallel"),
+    "pairwise": lambda s: EP(s.y, s.C, 0.9, "parallel"),
     "datum": lambda s: DatumEP(s.y, s.C, 0.9, "parallel"),
-    "all": lambda s: TiedEP(s.y, s.C, 0.9, "all"),
-    "per-class": lambda s: TiedEP(s.y, s.C, 0.9, "per-class"),
+    "all": lambda s: SEP(s.y, s.C, 0.9, "all"),
+    "per-class": lambda s: SEP(s.y, s.C, 0.9, "per-class"),
 }
 
 
 @pytest.mark.parametrize("kind", METHODS)
 def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior, kind):
     s, method = model, METHODS[kind](model)
-    K, run = started(method, s, prior, 2)  # far from convergence
+    run = swept(method, s, prior, 2)  # far from convergence
     assert not run.converged
-    exact = method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=True)
-    rule = method.gradients(s.X, State(run.sites, run.posterior, prior, K))
+    exact = method.gradients(s.X, run, exact=True)
+    rule = method.gradients(s.X, run)
 
     def held(there):
         K = prior_matrices(s.X, there)
@@ -84,9 +91,7 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
     np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-8)
     assert np.max(np.abs(other - wanted)) > 1e-4  # (10) needs convergence
     # terms of the data scale with a mini-batch, the prior's do not: the mean over all single data is the whole
-    single = [
-        method.gradients(s.X, State(run.sites, run.posterior, prior, K), np.array([i]), exact=True) for i in range(s.n)
-    ]
+    single = [method.gradients(s.X, run, np.array([i]), exact=True) for i in range(s.n)]
     for field in FIELDS:
         mean = np.mean([value[field] for value in single], axis=0)
         np.testing.assert_allclose(mean, exact[field], rtol=1e-9, atol=1e-12)
@@ -95,16 +100,15 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
 @pytest.mark.parametrize("kind", ["pairwise", "datum"])
 def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, prior, kind):
     s, method = model, METHODS[kind](model)
-    K, run = started(method, s, prior, 500)
+    run = swept(method, s, prior, 500)
     assert run.converged
-    results = [method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=exact) for exact in (False, True)]
+    results = [method.gradients(s.X, run, exact=exact) for exact in (False, True)]
     for field in FIELDS:
         np.testing.assert_allclose(results[0][field], results[1][field], rtol=0, atol=1e-9)
 
     def anew(there):
-        K = prior_matrices(s.X, there)
-        end = to_fixed_point(method, run.sites, K, 1e-12, 500)
-        return method.value(end.sites, end.posterior, K).log_evidence
+        end = swept(method, s, there, 500, run)
+        return method.value(end.sites, end.posterior, end.K).log_evidence
 
     for field, entry in ENTRIES[::2]:
         wanted = difference(anew, prior, field, entry)
@@ -113,7 +117,7 @@ def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, p
 
 def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(model, prior):
     s = model
-    method = PairwiseEP(s.y, s.C, 0.9, "parallel")
+    method = EP(s.y, s.C, 0.9, "parallel")
     sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)  # in no special state
     K = prior_matrices(s.X, prior)
     q = method.posterior(sites, K)
@@ -153,15 +157,15 @@ def test_refinement_along_projections_is_that_with_matrices(model):
 @pytest.mark.verifies("villacampa2017", "10", route="central differences of SEP's log Z_q", printed=True)
 def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior):
     s = model
-    method = TiedEP(s.y, s.C, 0.9, "all")
-    K, run = started(method, s, prior, 500)
+    method = SEP(s.y, s.C, 0.9, "all")
+    run = swept(method, s, prior, 500)
     assert run.converged
     printed = sep_log_evidence_gradient_as_printed(run.sites, s.X, s.y, prior)
-    exact = method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=True)
+    exact = method.gradients(s.X, run, exact=True)
 
     def value(there, again):
         K = prior_matrices(s.X, there)
-        end = to_fixed_point(method, run.sites, K, 1e-12, 500).sites if again else run.sites
+        end = swept(method, s, there, 500, run).sites if again else run.sites
         return method.value(end, method.posterior(end, K), K).log_evidence
 
     wanted = {("variance", 0): (-0.0582, -0.0161, 0.0040), ("noise", 1): (-0.0049, -0.0049, 0.0136)}
@@ -176,13 +180,12 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
     told_apart("villacampa2017", "10", printed["variance"].flat[0], exact["variance"].flat[0])
     told("villacampa2017", "10", exact["variance"].flat[0], printed["variance"].flat[0])
     # of EP the same formula is the derivative
-    pairwise = PairwiseEP(s.y, s.C, 0.9, "parallel")
-    _, of_ep = started(pairwise, s, prior, 500)
+    pairwise = EP(s.y, s.C, 0.9, "parallel")
+    of_ep = swept(pairwise, s, prior, 500)
 
     def anew_of_ep(there):
-        K = prior_matrices(s.X, there)
-        end = to_fixed_point(pairwise, of_ep.sites, K, 1e-12, 500)
-        return pairwise.value(end.sites, end.posterior, K).log_evidence
+        end = swept(pairwise, s, there, 500, of_ep)
+        return pairwise.value(end.sites, end.posterior, end.K).log_evidence
 
     directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
     distributions = distributions_of(of_ep.sites, of_ep.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
@@ -190,7 +193,7 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
         got = ep_log_evidence_gradient(distributions, s.y, s.K_ZZ, directions[field][entry])
         assert got == pytest.approx(difference(anew_of_ep, prior, field, entry), rel=1e-6, abs=1e-8)
     # what is printed, from its parts: (63) and the direct dependence of every log Z under the cavities of SEP
-    cavities, q = method.cavities(run.sites, K), run.posterior
+    cavities, q = method.cavities(run.sites, run.K), run.posterior
     without = [Cavity(*each) for each in zip(*cavities, strict=True)]
     for field, entry in ENTRIES:
         direction = directions[field][entry]
@@ -228,7 +231,7 @@ def test_the_three_schemes():
 @pytest.mark.verifies("villacampa2017", "u17-minibatch-schedule", route="its sentences, step by step from definitions")
 def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior):
     s = model
-    method = PairwiseEP(s.y, s.C, 0.6, "parallel")
+    method = EP(s.y, s.C, 0.6, "parallel")
     sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
     K = prior_matrices(s.X, prior)
     state = State(sites, method.posterior(sites, K), prior, K, Rule.start(6, 0.01))
@@ -266,12 +269,12 @@ def test_adaptive_steps_are_those_of_the_rule(model, prior):
     fit = fit_ep(
         s.X, s.y, prior, learn=("noise", "variance"), optimizer="adaptive", n_steps=3, rate=0.05, scheme="inner-exact"
     )
-    method = PairwiseEP(s.y, s.C, 0.5, "parallel")
+    method = EP(s.y, s.C, 0.5, "parallel")
     there, sites, rates, before = prior, None, np.full(6, 0.05), None
     for _ in range(3):
         K = prior_matrices(s.X, there)
         sites = method.start(K) if sites is None else sites
-        sites = method.step(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
+        sites = method.sweep(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
         gradients = method.gradients(s.X, State(sites, method.posterior(sites, K), there, K), exact=True)
         derivative = np.concatenate([gradients["variance"] * there.variance, gradients["noise"] * there.noise])
         if before is not None:
@@ -341,11 +344,18 @@ def test_an_improper_cavity_leaves_no_evidence_and_no_gradient(model, prior):
         q = method.posterior(sites, K)
         wide = type(sites)(*(part.copy() for part in sites))
         wide[0][0, 1] = 1e6  # not in q: removing it leaves nothing
-        step = method.step(wide, q, K, np.arange(s.n))
+        step = method.sweep(wide, q, K, np.arange(s.n))
         assert step.n_improper == 1
         assert step.sites[0][0, 1] == 1e6
         assert method.value(wide, q, K).log_evidence is None
-        assert method.gradients(s.X, State(wide, q, prior, K)) is None
+        for exact in (False, True):
+            assert method.gradients(s.X, State(wide, q, prior, K), exact=exact) is None
+    in_turn = EP(s.y, s.C, 0.5, "sequential")
+    zero = in_turn.start(K)
+    wide = zero._replace(c1_label=np.where(s.c1_label > 0, 1e6, 0.0))
+    assert in_turn.sweep(wide, q, K, np.array([0])).n_improper >= 1
+    with pytest.raises(NotPositiveDefiniteError, match="K_ZZ"):
+        in_turn.gradients(s.X, State(zero, q, prior, K._replace(K_ZZ=0.0 * K.K_ZZ)))
 
 
 def test_options_that_do_not_go_together_are_refused_by_name(model, prior):
@@ -375,3 +385,47 @@ def test_options_that_do_not_go_together_are_refused_by_name(model, prior):
         fit_ep(s.X, s.y, prior, factors="triples")
     with pytest.raises(ValueError, match="schedule"):
         fit_ep(s.X, s.y, prior, schedule="random")
+
+
+def test_the_mismatch_of_moments_is_the_standardised_change_of_the_factors(model):
+    s = model
+    sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
+    q = posterior_of(sites, s.y, s.upsilon, s.K_ZZ)
+    got = ep_refine_factors(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
+    d1_label, d2_label, d1, d2 = (new - old for new, old in zip(got.coefficients, sites, strict=True))
+    p, v = np.einsum("kim,km->ik", s.upsilon, q.mean), np.einsum("kim,kmp,kip->ik", s.upsilon, q.cov, s.upsilon)
+    p_y, v_y = (part[np.arange(s.n), s.y][:, None] for part in (p, v))
+    wanted = [np.abs(d1_label) * v_y, np.abs(d2_label - d1_label * p_y) * np.sqrt(v_y)]
+    wanted += [np.abs(d1) * v, np.abs(d2 - d1 * p) * np.sqrt(v)]
+    assert got.mismatch == pytest.approx(np.max(wanted), rel=1e-10, abs=0)
+    assert moment_mismatch(q.mean[0], q.cov[0], Cavity(q.mean[0], q.cov[0]), np.zeros(s.m)) == 0.0
+
+
+def test_factors_in_turn_see_those_before_and_leave_their_argument_alone(model):
+    s = model
+    sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
+    at, q = sites, posterior_of(sites, s.y, s.upsilon, s.K_ZZ)
+    given = s.y, s.k_xx, s.K_XZ, s.K_ZZ
+    got = sequential_ep_sweep(sites, q, *given, 0.7, np.array([1, 3]))
+    for i in (1, 3):
+        for k in set(range(s.C)) - {s.y[i]}:
+            wanted = ep_refine_factors(at, q, *given).coefficients
+            at = Coefficients(*(part.copy() for part in at))
+            for part, after in zip(at, wanted, strict=True):
+                part[i, k] += 0.7 * (after[i, k] - part[i, k])
+            q = posterior_of(at, s.y, s.upsilon, s.K_ZZ)
+    for a, b in zip(got.coefficients, at, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(sites.c1_label[1], s.c1_label[1])
+
+
+def test_sweeps_that_leave_no_distribution_end_with_the_reason(model, prior):
+    s = model
+    method = SEP(s.y, s.C, 1.0, "all")
+    task = Task(method, s.X, options_of("sep")(), False)
+    state = begin(task, prior)
+    negative = [each._replace(precision=-10.0 * np.eye(s.m) / s.n) for each in state.sites]
+    got = to_fixed_point(task, state._replace(sites=negative))
+    assert (got.converged, got.residual) == (False, np.inf)
+    assert got.reason.startswith("a sweep leaves no distribution: ")

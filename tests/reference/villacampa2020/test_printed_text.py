@@ -1,7 +1,4 @@
-r"""What the solvers find, in the paper's own words: sites that its updates leave, energies that its formulas have.
-
-The solvers work with scalars along υ (`projected`) and with a basis of q and prior (`tied`); neither is used here.
-"""
+r"""What the solvers find, in the paper's own words: sites that its updates leave, energies that its formulas have."""
 
 import numpy as np
 import pytest
@@ -71,7 +68,7 @@ def prior(model):
 )  # fmt: skip
 def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_the_solvers(model, prior):
     s, alpha = model, model.alpha
-    fit = fit_pep(s.X, s.y, prior, s.epsilon, alpha=alpha, gradients=False, form="projected")
+    fit = fit_pep(s.X, s.y, prior, s.epsilon, alpha=alpha, gradients=False)
     assert fit.converged
     (c1, c2), q = fit.sites, fit.posterior
     sites = [
@@ -152,7 +149,7 @@ ROUTE = "the solver's value and zero gradient at its optimum"
 def test_printed_energies_are_the_solvers_and_have_no_derivative_at_its_optimum(model, prior, rng, method):
     s = model
     s.alpha = 0.25 if method == "rpapep" else s.alpha  # above that its variances grow far beyond the prior's
-    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=s.alpha, form="projected")
+    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=s.alpha)
     assert (fit.converged, fit.optimum) == (True, FINITE)
     q, h = fit.posterior, 1e-4
     assert printed_energy(s, method, q) == pytest.approx(fit.value, rel=1e-9, abs=0)

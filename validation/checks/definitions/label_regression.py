@@ -20,6 +20,8 @@ _CELLS = (
     ("any-pairs", SEED + 7),
     ("repeated", SEED + 29),
 )
+_EPS = float(np.finfo(np.float64).eps)
+_NEIGHBOURS = ((16, 4), (-16, 4), (8, -12), (-4, -16))  # units in the last place of variances and lengthscales
 _LIMIT = 1e-6
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
@@ -82,6 +84,23 @@ def exact_value(problem: Problem) -> float:
         return float(total)
 
 
+def _moved(context: Context, witness: str, problem: Problem, value: float) -> float:
+    """Largest relative change of a witness's log density by last digits of variances and lengthscales."""
+    largest = 0.0
+    for by_variance, by_lengthscale in _NEIGHBOURS:
+        there = problem.replace(
+            variance=problem.variance * (1.0 + by_variance * _EPS),
+            lengthscales=problem.lengthscales * (1.0 + by_lengthscale * _EPS),
+        )
+        try:
+            answer = context.solve(witness, "label-regression", there).log_evidence
+        except (ValueError, np.linalg.LinAlgError):
+            return float("inf")
+        assert answer is not None
+        largest = max(largest, abs(answer - value) / abs(value))
+    return largest
+
+
 @check(
     "limit/label-regression/claims",
     paper="villacampa2020",
@@ -100,11 +119,12 @@ def claims(context: Context, problem: None) -> Iterable[Outcome]:
                 continue
             assert solution.log_evidence is not None
             apart = abs(solution.log_evidence - exact) / abs(exact)
+            moved = _moved(context, witness, cell.problem, solution.log_evidence)
             yield Compared(
-                apart if solution.converged else 0.0,
+                apart if solution.converged and moved <= 0.1 * _LIMIT else 0.0,
                 _LIMIT,
                 f"{cell.problem.name}, seed {seed}: off by {apart:.1e}, converged={solution.converged}; who claims a "
-                "closed form has six digits of it, by its own estimate eight",
+                f"closed form has six digits of it, unless last digits of the prior move it: by {moved:.1e} here",
                 witness,
                 "sixty digits",
                 "relative difference of log_evidence, 0 where it is not claimed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,14 +28,17 @@ from reference.villacampa2017 import (
     posterior,
     prediction,
     protocol,
+    sep,
     vi,
 )
 from validation.checks.apart import unconverged
-from validation.checks.core import Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.print.printed import held, misprint
+from validation.checks.witnesses.hard_problems import cells
 from validation.checks.witnesses.villacampa2017 import DATUM, EP, PAPER, PARAMETERS, SEP, VI, largest, linear
 from validation.door.problem import Problem
 from validation.door.solution import Solution
+from validation.judge.compare import WIDEST_LIMIT, identity_limit
 
 Array = NDArray[np.float64]
 
@@ -561,3 +564,101 @@ def printed_protocol(context: Context, problem: Problem) -> Iterable[Outcome]:
         work = sum(m * m for _ in range(C) for _ in range(size or n)) + sum(m * m for _ in range(C) for _ in range(m))
         kept = np.zeros((C, n, m) if method == "ep" else (C, m, m)).size
         yield held(f"counts of {method}, {size or 'all'}", counts, (work, kept), "products counted")
+
+
+# -- hard cases --------------------------------------------------------------------------------------------------------
+
+
+def hard_fixed_points(context: Context, method: str) -> Iterator[tuple[Solution, float, str]]:
+    """What fast claims on the hard cases of a method, with the limit of `compare` and the case's name.
+
+    Where fast claims nothing, or float64 decides less than three digits, there is no fixed point to sweep from.
+    """
+    for cell in cells(method):
+        limit, _ = identity_limit(cell.problem)
+        try:
+            answer = context.solve("fast", method, cell.problem, **cell.options)
+        except (ValueError, np.linalg.LinAlgError):  # refused by name: `identity/METHOD/hard-cases` reads the name
+            continue
+        if answer.converged and limit <= WIDEST_LIMIT:
+            yield answer, limit, cell.problem.name
+
+
+def unmoved(moved: float, limit: float, name: str) -> Compared:
+    """One printed sweep against fast's fixed point."""
+    why = f"{name}: largest undamped change of a factor in units of q, at a fixed point within the limit of `compare`"
+    return Compared(moved, limit, why, "printed sweep", "fast's fixed point", "change of a factor")
+
+
+@check(
+    "print/ep/hard-cases",
+    paper=PAPER,
+    question="One printed sweep of EP leaves fast's sites where they are, on every hard case.",
+    problems=(),
+    full=(NO_PROBLEM,),
+)
+def printed_ep_hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
+    """(29) to (53) from fast's sites and q."""
+    for answer, limit, name in hard_fixed_points(context, "ep"):
+        K = given(answer.problem)
+        refined = factors.ep_refine_factors(
+            coefficients(answer), distribution(answer), answer.problem.y, K.k_xx, K.K_XZ, K.K_ZZ
+        )
+        yield unmoved(refined.mismatch, limit, name)
+
+
+@check(
+    "print/gfitc/hard-cases",
+    paper=PAPER,
+    question="One printed sweep over latent values leaves fast's sites of GFITC where they are, on every hard case.",
+    problems=(),
+    full=(NO_PROBLEM,),
+)
+def printed_gfitc_hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
+    """The same with the latent values at the data for inducing values; nothing where their covariance is singular."""
+    names = ("site_precision_label", "site_shift_label", "site_precision_other", "site_shift_other")
+    for answer, limit, name in hard_fixed_points(context, "gfitc"):
+        K, y = given(answer.problem), answer.problem.y
+        P = K.upsilon @ K.K_ZZ @ np.swapaxes(K.upsilon, 1, 2) + np.stack([np.diag(s) for s in K.cond_var])
+        sites = posterior.Coefficients(*(answer.local[each] for each in names))
+        at = P, np.einsum("kii->ki", P).copy()
+        bound = 100.0 * np.finfo(float).eps * max(float(np.linalg.cond(each)) for each in P)
+        if bound > WIDEST_LIMIT:
+            continue
+        q = factors.posterior_of(sites, y, np.stack([np.eye(len(y))] * len(P)), P)
+        refined = factors.ep_refine_factors(sites, q, y, at[1], P, P)
+        yield unmoved(refined.mismatch, max(limit, bound), name)
+
+
+@check(
+    "print/sep/hard-cases",
+    paper=PAPER,
+    question="One printed sweep of SEP leaves fast's tied factor where it is, on every hard case.",
+    problems=(),
+    full=(NO_PROBLEM,),
+)
+def printed_sep_hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
+    """Section 2.3.1 and (33) to (53) from fast's tied factor: what becomes of it, in units of q."""
+    for answer, limit, name in hard_fixed_points(context, "sep"):
+        K, q, y, C = given(answer.problem), distribution(answer), answer.problem.y, answer.problem.n_classes
+        tied = [posterior.Natural(*part) for part in zip(answer.local["tied_precision"], answer.local["tied_shift"],
+                                                         strict=True)]  # fmt: skip
+        theta = [posterior.Natural(np.linalg.inv(V), np.linalg.solve(V, m)) for m, V in zip(*q, strict=True)]
+        without = []
+        for each in sep.sep_cavity(theta, tied, sep.factor_counts(y, C)):
+            cov: Array = np.asarray(np.linalg.inv(each.precision), dtype=np.float64)
+            without.append(cavity.Cavity(cov @ each.shift, cov))
+        new = posterior.Coefficients(*(np.zeros((len(y), C)) for _ in range(4)))
+        for i, y_i, k in pairs(answer.problem):
+            pair = [y_i, k]
+            matched = factors.matched_factor(
+                (without[y_i], without[k]), K.upsilon[pair, i], K.k_xx[pair, i], K.K_XZ[pair, i], K.K_ZZ[pair]
+            )
+            for part, value in zip(new, matched.coefficients, strict=True):
+                part[i, k] = value
+        moved = 0.0
+        for wanted, old, m, V in zip(sep.sep_tied_factor(new, y, K.upsilon), tied, *q, strict=True):
+            dT = wanted.precision - old.precision
+            dt = wanted.shift - old.shift - dT @ m
+            moved = max(moved, float(np.sum((V @ dT) * (V @ dT).T)), float(dt @ V @ dt))
+        yield unmoved(np.sqrt(moved), limit, name)

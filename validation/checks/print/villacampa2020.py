@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.stats import multivariate_normal, norm
 
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.definitions import power as dense
 from validation.checks.print.printed import held, misprint
+from validation.checks.print.villacampa2017 import distribution, given, hard_fixed_points, unmoved
 from validation.door.problem import Problem
 from validation.implementations.quadrature_rule import kernel
 from validation.judge.compare import relative_difference
@@ -728,11 +729,10 @@ def arpep(context: Context, problem: Problem) -> Iterable[Outcome]:
     whole = at.y, at.matrices, problem.epsilon, alpha
     yield same("(9)", energies.arpep_objective(at.q, *whole), at.log_evidence, "fast: log Z")
     yield same("(9) away from the optimum", energies.arpep_objective(away, *whole), value)
-    told = "alpha/n of 5e-13 is nothing in eight digits"
-    result = energies.arpep_limit(at.q, *data, alpha, 1e12)
-    yield same("u23-arpep-limit at n = 1e12", result, at.log_evidence, "fast: log Z", why=told)
-    result = energies.arpep_limit(away, *data, alpha, 1e12)
-    yield same("u23-arpep-limit at n = 1e12, away", result, value, why=told)
+    told = "extrapolated from n = 1e4 and 1e5: the second order of alpha/n, and rounding times n/alpha, leave 1e-9"
+    for name, q, limit, whom in (("", at.q, at.log_evidence, "fast: log Z"), (", away", away, value, "definition")):
+        near, nearer = (energies.arpep_limit(q, *data, alpha, n) for n in (1e4, 1e5))
+        yield same(f"u23-arpep-limit{name}", (10.0 * nearer - near) / 9.0, limit, whom, why=told)
 
 
 @check(
@@ -917,3 +917,26 @@ def model(context: Context, problem: Problem) -> Iterable[Outcome]:
     for p in (probabilities, probabilities[::-1], np.array([[0.5, 0.5, 0.0], [0.72, 0.14, 0.14], [0.14, 0.72, 0.14]])):
         first = int(np.argmax(stats.entropy(p, axis=1)))
         yield same("u44-entropy-selection", x.select_by_entropy(p), first, "scipy.stats.entropy of fast's classes")
+
+
+@check(
+    "print/pep/hard-cases",
+    paper=PAPER,
+    question="One printed sweep of power EP leaves fast's sites where they are, on every hard case.",
+    problems=(),
+    full=(NO_PROBLEM,),
+)
+def hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
+    """(A.6) to (A.21) from fast's sites."""
+    for answer, limit, name in hard_fixed_points(context, "pep"):
+        asked, K = answer.problem, given(answer.problem)
+        matrices = printed("hyper").Matrices(K.K_ZZ, K.upsilon, K.cond_var, K.k_xx, K.K_XZ)
+        sites = printed("posterior").Coefficients(answer.local["site_precision"], answer.local["site_shift"])
+        alpha = float(answer.settings["alpha"])
+        new = printed("pep").parallel_pep_sweep(sites, asked.y, matrices, asked.epsilon, alpha, 1.0).coefficients
+        q = distribution(answer)
+        p = np.einsum("kim,km->ik", K.upsilon, q.mean)
+        v = np.einsum("kim,kml,kil->ik", K.upsilon, q.cov, K.upsilon)
+        d1, d2 = new.c1 - sites.c1, new.c2 - sites.c2
+        moved = max(float(np.max(np.abs(d1) * v)), float(np.max(np.abs(d2 - d1 * p) * np.sqrt(np.maximum(v, 0.0)))))
+        yield unmoved(moved, limit, name)

@@ -16,7 +16,7 @@ from reference.common._training import Seen
 from reference.common.options import options_of
 from reference.villacampa2017 import prediction as prediction_2017
 from reference.villacampa2017.fit import fit_ep, fit_sep
-from reference.villacampa2017.gfitc import gfitc_baseline, gfitc_gradients
+from reference.villacampa2017.gfitc import gfitc_baseline
 from reference.villacampa2017.vi_fit import vi_baseline
 from reference.villacampa2017.vi_gradients import vi_gradients
 from reference.villacampa2020 import prediction as prediction_2020
@@ -25,9 +25,8 @@ from reference.villacampa2020.energies import bb_alpha_energy
 from reference.villacampa2020.fit_energies import Data, EnergyFit, energy_gradients, fit_energy
 from reference.villacampa2020.fit_gaussian_factor import fit_gaussian_factor
 from reference.villacampa2020.fit_pep import fit_pep
-from reference.villacampa2020.forms import form_of
 from reference.villacampa2020.hyper import cross_covariances, inducing_covariances, prior_matrices
-from reference.villacampa2020.label_regression import CERTAIN, label_regression_baseline
+from reference.villacampa2020.label_regression import label_regression_baseline
 from reference.villacampa2020.laplace_sparse import laplace_baseline, predict_laplace
 from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.sparse import latent_marginal
@@ -119,7 +118,6 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
     }
     mean, var = own["latents"]
     settings = {name: getattr(options, name) for name in row.settings} | own.get("settings", {})
-    settings |= {"form": fit.form} if hasattr(fit, "form") else {}
     reason = getattr(fit, "reason", "")
     return Solution(
         problem=problem,
@@ -160,12 +158,9 @@ def _sep(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields]:
 
 def _gfitc(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields]:
     fit = gfitc_baseline(problem.X, problem.y, prior, shared=problem.shared, options=options)
-    asked = options.gradients and fit.log_evidence is not None
     return fit, {
-        **_latents(fit),
-        "log_evidence": fit.log_evidence,
+        **_read(fit),
         "evidence_prior_model": "fitc",
-        "gradients": gfitc_gradients(fit.sites, problem.X, problem.y, fit.prior, form=fit.form) if asked else None,
         "local": dict(zip(_PAIRS, fit.sites, strict=True)) | {"log_tilted_norm": fit.log_norm},
     }
 
@@ -224,7 +219,7 @@ def _of_energy(method: str, problem: Problem, fit: EnergyFit, alpha: float, grad
     finite = not fit.optimum.startswith("none")
     derivatives, local = None, {"log_tilted_norm": fit.log_norm}
     if gradients and finite:
-        at = Data(problem.X, problem.y, method, problem.epsilon, alpha, fit.form).at(fit.posterior, K)
+        at = Data(problem.X, problem.y, method, problem.epsilon, alpha).at(fit.posterior, K)
         derivatives = energy_gradients(problem.X, fit.prior, at, fit.posterior)
     if method in ("apep", "bb-alpha"):
         theta = natural_parameters(fit.posterior)
@@ -254,9 +249,7 @@ def _gaussian_factor(problem: Problem, prior: Prior, options: Any) -> tuple[Any,
     if options.learn or options.in_parts or options.n_steps is not None or options.optimizer == "adam":
         raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
     X, y, prior = checked_input(problem.X, problem.y, prior)
-    # a search that ends at derivatives of 1e-6: contracted unless asked, like one over hyper-parameters
-    form = form_of(options.form, problem.n, inducing_covariances(prior), options.alpha, searched=True)
-    fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, options.alpha, form), prior, options.max_iterations)
+    fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, options.alpha), prior, options.max_iterations)
     own = _of_energy("apep", problem, fit, options.alpha, options.gradients)
     own["settings"] |= {"tied_factor": "gaussian"}
     return _as_asked(fit, options), own
@@ -291,19 +284,13 @@ def _bb_alpha(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields
 
 def _label_regression(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields]:
     fit = label_regression_baseline(problem.X, problem.y, prior, shared=problem.shared, options=options)
-    settings: Fields = {"epsilon": problem.epsilon}
-    if not fit.converged and not options.learn:
-        settings["reason"] = (
-            f"last digits of variance and lengthscales change the answer by {fit.residual:.1e}, expected at most "
-            f"{CERTAIN:.0e}: raise jitter or noise"
-        )
     return fit, {
         **_read(fit),
         "log_evidence_kind": "exact",
         "evidence_target": "regression",
         "evidence_prior_model": "fitc",
         "local": {"site_precision": fit.sites.c1, "site_shift": fit.sites.c2},
-        "settings": settings,
+        "settings": {"epsilon": problem.epsilon},
     }
 
 
@@ -338,7 +325,7 @@ def _laplace_sparse(problem: Problem, options: Any) -> Solution:
         residual=finite_or_none(fit.mode.residual),
         converged=fit.mode.converged,
         iterations=fit.mode.iterations,
-        settings={"tolerance": options.tolerance} | ({"reason": fit.reason} if fit.reason else {}),
+        settings={"tolerance": options.tolerance},
         **predicted,
     )
 

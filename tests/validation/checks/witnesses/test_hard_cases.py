@@ -47,6 +47,14 @@ def test_two_claims_that_differ_by_more_than_the_limit_are_red(monkeypatch):
     assert "latent_mean" in actual.why
 
 
+def test_two_claims_that_differ_by_what_last_digits_move_are_honest():
+    """Laplace's inducing means on a matrix with the condition 9e11: 16 eps of the variance move what is claimed."""
+    cell = next(cells("laplace-sparse", 1, ("longest",)))
+    assert solve_function("reference", cell.method, cell.problem).converged
+    verdict = judged(cell)
+    assert (verdict.verdict, "last digits of variance and lengthscales move" in verdict.why) == ("honest", True)
+
+
 def test_no_claim_with_a_reason_is_honest_and_without_one_is_red(monkeypatch):
     _answering(monkeypatch, lambda actual: replace(actual, converged=False, settings={"reason": "because"}))
     assert judged(_cell()).verdict == "honest"
@@ -160,29 +168,6 @@ def test_the_command_names_each_cell_and_exits_1_on_a_red_one(monkeypatch):
 def test_what_rounding_or_a_ridge_leaves_open_is_not_claimed(method, seed, name):
     verdict = judged(next(cells(method, seed, (name,))))
     assert verdict.verdict in ("equal", "honest"), verdict.why
-
-
-@pytest.mark.parametrize(
-    ("method", "seed", "name", "what"),
-    [
-        ("laplace-sparse", 1, "longest", "inducing_mean"),
-        ("ep", 4, "long", "gradient by Z"),
-        ("pep", 4, "long", "gradient by Z"),
-    ],
-)
-def test_reference_says_which_quantity_rounding_leaves_open(method, seed, name, what):
-    cell = next(cells(method, seed, (name,)))
-    result = solve_function("reference", method, cell.problem)
-    assert not result.converged
-    assert f"last digits of variance and lengthscales change {what} by" in str(result.settings["reason"])
-
-
-@pytest.mark.slow  # 9 s
-def test_reference_says_that_another_method_ends_at_another_maximum():
-    result = solve_function("reference", "rpapep", next(cells("rpapep", 1, ("any",))).problem)
-    assert not result.converged
-    reason = str(result.settings["reason"])
-    assert reason.startswith("two maxima of the energy, -10.4963 by natural gradients and -10.4923 by L-BFGS"), reason
 
 
 @pytest.mark.parametrize(
