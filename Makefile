@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help verify verify-full self-test fuzz mutate mutate-change test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
-	bench audit dist lock clean
+	bench audit executed dist lock clean
 
 help:
 	@echo "make verify     close the triangle: reference, fast and gibbs judged on real data"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-browser atlas, report and docs clicked through in a Chromium from the path"
 	@echo "make self-test  seed bugs and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
+	@echo "make executed   record who executes each equation in a quick verify; then the page of the ledger"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make mutate     random mistakes in the witnesses: what the checks see, what the tests see; N=200 SEED=..."
 	@echo "make mutate-change the same on the lines that differ from a commit; BASE=HEAD~1"
@@ -133,6 +134,11 @@ lint: $(VENV)/dev.stamp
 
 audit: $(VENV)/dev.stamp
 	$(THREADS) $(BIN)/triad audit --perturb
+
+# The record that `.ci/run` compares with its own run, and the page that shows it.
+executed: $(VENV)/run.stamp
+	$(THREADS) $(BIN)/triad verify --quiet --output results/executed --executed validation/ledger/executed.json
+	$(BIN)/triad audit --output docs/ledger.md
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html

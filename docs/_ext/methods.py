@@ -230,25 +230,21 @@ def option_table(method: str) -> list[str]:
 
 
 def equation_list(method: str) -> list[str]:
-    """The entries that a solve by `reference` executes, each linked to its card in the atlas."""
+    """The entries that solves by `reference` execute in `triad verify`, each linked to its card in the atlas."""
     from validation.ledger import executed, inventory
 
-    record, solve, listed, parts = executed.load(), f"reference {method}", set(), []
-    for column, words in (("default", "by its defaults"), ("option", "with options besides")):
-        equations = {
-            equation
-            for address, row in record.functions.items()
-            if solve in getattr(row, column)
-            for equation in record.known.get(address, ())
-        }
-        rows = [entry for entry in inventory.load() if entry.equation in equations - listed]
-        listed |= equations
-        if rows:
-            parts.append(f"<p><code>triad solve reference {escape(method)}</code> executes {words}:</p>")
-            parts.append(f'<p class="numbers">{" ".join(map(_linked, rows))}</p>')
-            titles = "".join(f"<li>{_linked(entry)} {escape(entry.title)}</li>" for entry in rows)
-            parts.append(f"<details><summary>what each is</summary><ul>{titles}</ul></details>")
-    return ["````{raw} html", *parts, "````"] if parts else ["Those of its source are not in the ledger."]
+    record, solve = executed.load(), f"reference {method}"
+    rows = [entry for entry in inventory.load() if solve in record.get(entry.equation, executed.Executed()).solve]
+    if not rows:
+        return ["Those of its source are not in the ledger."]
+    titles = "".join(f"<li>{_linked(entry)} {escape(entry.title)}</li>" for entry in rows)
+    return [
+        "````{raw} html",
+        f"<p>Solves by <code>reference {escape(method)}</code> in <code>triad verify</code> execute:</p>",
+        f'<p class="numbers">{" ".join(map(_linked, rows))}</p>',
+        f"<details><summary>what each is</summary><ul>{titles}</ul></details>",
+        "````",
+    ]
 
 
 @cache

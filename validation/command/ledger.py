@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from validation.ledger import audit as ledger_audit
-from validation.ledger import executed, page, perturb, registry, show
+from validation.ledger import page, perturb, show
 from validation.ledger import perturbed as perturbed_record
 from validation.screen.terminal import say, waiting
 
@@ -31,9 +30,6 @@ def audit(
     perturbed: Annotated[
         bool, typer.Option("--perturb", help="rerun the tests while the functions' outputs are perturbed")
     ] = False,
-    measured: Annotated[
-        bool, typer.Option("--executed", help="measure anew who executes each entry: solve, verify or tests alone")
-    ] = False,
     rerun: Annotated[
         bool, typer.Option("--run", help="run the tests and checks of one equation now, and print their numbers")
     ] = False,
@@ -46,10 +42,6 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="exit 1 if FILE differs from the page (with --json: the JSON)")
     ] = None,
     slow: Annotated[bool, typer.Option("--slow", help="with --perturb or --run: run slow tests too")] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, help="with --executed: processes; by default 2, or 1 on a single core"),
-    ] = None,
 ) -> None:
     """Show which equations of the papers are realised and tested.
 
@@ -63,10 +55,6 @@ def audit(
         raise typer.BadParameter("--check: found it with --json --perturb, whose times differ from run to run")
     if slow and not (perturbed or rerun):
         raise typer.BadParameter("--slow: found it alone, expected it with --perturb or --run")
-    if jobs is not None and not measured:
-        raise typer.BadParameter("--jobs: found it alone, expected it with --executed")
-    if measured and (perturbed or rerun):
-        raise typer.BadParameter("--executed: found it with --perturb or --run, expected it without")
     if output is not None:
         check_writable(output)  # before the work
     sources = ledger_audit.default_sources()
@@ -79,10 +67,6 @@ def audit(
         raise typer.BadParameter(f"--run: found {target or 'no address'}, expected one equation, PAPER:EQ")
     if rerun and (perturbed or as_json or as_markdown or output or check):
         raise typer.BadParameter("--run: found it with another kind of output or --perturb, expected it alone")
-    if measured:
-        if id is not None:
-            raise typer.BadParameter(f"--executed: found {target}, expected a paper, or none for all of them")
-        sources = _measure(errors, sources, paper, jobs)
     with waiting(errors, "reading functions and tests"):
         ledger = ledger_audit.build(sources, paper or "")
     rows = ledger.select(paper, id)
@@ -134,8 +118,6 @@ def audit(
                 show.print_entries(console, rows)
     if ledger.stored and not quiet:
         console.print(STORED, style="dim")
-    for note in _other_code(ledger, paper) if id is None else ():
-        say(errors, note, style="yellow")
     if report is not None and not as_json:
         show.perturbation(console, report, detail=id is not None)
     for failure in failures:
@@ -147,34 +129,6 @@ def audit(
             _failed(errors, f"{case}: fails unperturbed ({name})")
     if failures:
         raise typer.Exit(1)
-
-
-def _measure(
-    errors: Console, sources: ledger_audit.Sources, paper: str | None, jobs: int | None
-) -> ledger_audit.Sources:
-    """Measure who executes each entry, and keep the record."""
-    from validation.ledger import measure  # the checks take seconds to load
-
-    check_writable(executed.FILE)
-    functions = registry.collect(sources.packages)
-    with errors.status("measuring") as status:
-
-        def listen(text: str) -> None:
-            status.update(f"measuring: {text}")
-
-        record = measure.run(functions, sources.packages, paper, earlier=sources.record, jobs=jobs, listen=listen)
-    write(executed.FILE, executed.text(record))
-    return replace(sources, record=record)
-
-
-def _other_code(ledger: ledger_audit.Ledger, paper: str | None) -> list[str]:
-    """What to say if the code has changed since it was measured who executes it."""
-    if not (papers := ledger.record.stale(paper)):
-        return []
-    return [
-        f"NOTE who executes the entries of {', '.join(papers)} was measured with other code than this: "
-        "triad audit [PAPER] --executed measures it anew"
-    ]
 
 
 def _failed(errors: Console, failure: str) -> None:

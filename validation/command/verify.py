@@ -72,14 +72,18 @@ def verify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="the run as JSON on stdout, in place of the table")] = False,
     junit: Annotated[Path | None, typer.Option("--junit", help="write the run as JUnit XML to this file too")] = None,
+    executed: Annotated[
+        Path | None, typer.Option(hidden=True, help="of a quick run of all checks: write who executes each equation")
+    ] = None,
 ) -> None:
     """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
     errors = Console(stderr=True)
     if self_test:
         if paper or check or problem:
             _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --bug, --full")
-        if compare or as_json or junit:
-            _refuse(errors, "--self-test: found --compare, --json or --junit, expected none: its outcome is no run")
+        if compare or as_json or junit or executed:
+            found = "--compare, --json, --junit or --executed"
+            _refuse(errors, f"--self-test: found {found}, expected none: its outcome is no run")
         if threads != 1:
             _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the bugs do not depend on it")
         spread = _Spread(cluster, jobs, output)
@@ -89,6 +93,8 @@ def verify(
         _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
     if bug:
         _refuse(errors, "--bug: found it without --self-test, expected both")
+    if executed is not None and (full or paper or method or check or problem or cluster):
+        _refuse(errors, "--executed: found it with another selection or --cluster, expected a quick run of all checks")
     earlier = None if compare is None else _earlier(errors, compare)
     try:
         selection = runner.select(
@@ -100,13 +106,15 @@ def verify(
         _refuse(errors, str(error))
     except OSError as error:
         _refuse(errors, f"--output: {error.strerror or error}")
-    if junit is not None:
+    for name, file in {"--junit": junit, "--executed": executed}.items():
         try:
-            storage.check_writable(junit)
+            if file is not None:
+                storage.check_writable(file)
         except OSError as error:
-            _refuse(errors, f"--junit: {error.strerror or error}")
+            _refuse(errors, f"{name}: {error.strerror or error}")
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
+        from validation.ledger import measure
         from validation.report import export, moved, page, table
 
         narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
@@ -117,7 +125,8 @@ def verify(
             engine(cluster, jobs=jobs, threads=threads) as who,
             nullcontext(None) if quiet else progress(errors, len(selection.pairs), forecast) as listen,
         ):
-            result = runner.run(selection, listen=listen, engine=who, store=store)
+            recording = None if executed is None else measure.Recording(who)
+            result = runner.run(selection, listen=listen, engine=recording or who, store=store)
         console = Console()
         # of what was not asked this time nothing can be said
         moves = None if earlier is None else moved.moves(_asked(earlier, selection), table.verdicts(result.results))
@@ -138,6 +147,8 @@ def verify(
         storage.write_together({output / "checks.csv": csv, output / "report.html": report.encode()})
         if junit is not None:
             storage.write_together({junit: export.junit(result).encode()})
+        if executed is not None and recording is not None and not (result.interrupted or result.failed):
+            storage.write_together({executed: recording.text().encode()})
         if store is not None and not result.interrupted:
             store.clear()
         aside = errors if as_json else console

@@ -207,8 +207,7 @@ def card(
     outcome = known.outcomes.get(entry.equation)
     parts.append(_tests(row, outcome))
     parts.append(_perturbed(row, outcome, known.root))
-    if row.executed is not None and (row.executed.quick or row.executed.full):
-        checks = [*row.executed.quick, *(name for name in row.executed.full if name not in row.executed.quick)]
+    if row.executed is not None and (checks := row.executed.checks):
         items = "".join(f"<li><code>{escape(name)}</code></li>" for name in checks)
         parts.append(
             f"<details><summary>{len(checks)} check{'s' if len(checks) > 1 else ''} of <code>triad verify</code>"
@@ -294,7 +293,7 @@ def _methods(row: Row) -> list[str]:
     """Methods whose solve executes the entry."""
     if row.executed is None:
         return []
-    return list(dict.fromkeys(name.split()[-1] for name in (*row.executed.default, *row.executed.option)))
+    return list(dict.fromkeys(name.split()[-1] for name in row.executed.solve))
 
 
 def _formulas(row: Row, functions: Mapping[str, Function], typeset: Typeset) -> str:

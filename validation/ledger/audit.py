@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from validation.ledger import collection, executed, inventory, perturbed, static, stored
 from validation.ledger.collection import Collection, MarkedTest
-from validation.ledger.executed import ALGORITHM, COLUMNS, Executed, Record
+from validation.ledger.executed import ALGORITHM, Executed, Record
 from validation.ledger.inventory import Entry, Equation, Inventory
 from validation.ledger.registry import PACKAGES, Function, Package, Registry
 
 VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN = "verified", "corrected", "not executable", "slip", "open"
 STATES = (VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN)
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Sources:
     packages: tuple[Package, ...]
     root: Path | None
     without_tests: str = ""
-    record: Record = field(default_factory=Record)
+    record: Record = field(default_factory=dict)
     kept: Path | None = None  # what perturbations did (`validation.ledger.perturbed`)
 
 
@@ -74,7 +74,7 @@ class Ledger:
     rows: tuple[Row, ...]
     problems: tuple[str, ...]
     without_tests: str = ""
-    record: Record = field(default_factory=Record)
+    record: Record = field(default_factory=dict)
     stored: bool = False
 
     @property
@@ -92,10 +92,7 @@ class Ledger:
         return tuple(row for row in self.rows if row.entry.paper == paper and id in (None, row.entry.id))
 
     def failures(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        """What makes the audit of these rows fail: every problem; open or never executed entries of complete papers.
-
-        So does a record of who executes what that does not fit the functions there are.
-        """
+        """What makes the audit of these rows fail: every problem; open or never executed entries of complete papers."""
         still_open = [
             f"{row.entry.paper}:{row.entry.id}: open ({', '.join(row.missing)}), but the paper is complete"
             for row in rows
@@ -104,23 +101,16 @@ class Ledger:
         return (*self.problems, *still_open, *self._never_executed(rows))
 
     def _never_executed(self, rows: Sequence[Row]) -> list[str]:
-        """Entries that no run of `triad verify` executes, or of which the record does not tell."""
-        if not self.record.known:
-            return []
-        functions = {item.address: item for row in rows for item in row.functions}
-        asked = {row.entry.equation for row in rows}
-        outdated = self.record.out_of_date(tuple(functions.values()), asked)
-        never = [
+        """Entries that no run of `triad verify` executes, or of which the record does not know."""
+        return [
             f"{row.entry.paper}:{row.entry.id}: found no check or solve of triad verify that executes it "
-            f"({', '.join(item.address for item in executed.printed_first(row.functions))}), but the paper is complete"
+            f"({', '.join(item.address for item in executed.printed_first(row.functions))}), but the paper is "
+            "complete; make executed measures anew"
             for row in rows
             if row.executed is not None
             and not row.executed.verified
             and self.inventory.papers[row.entry.paper].complete
         ]
-        if not outdated:
-            return never
-        return [f"{executed.FILE.name}: {'; '.join(outdated)}: triad audit [PAPER] --executed measures anew"]
 
 
 def default_sources() -> Sources:
@@ -221,7 +211,7 @@ def assemble(sources: Sources, functions: Registry, tests: Collection) -> Ledger
         if (printed or entry.kind == inventory.SLIP) and not entry.because:
             gaps = (*gaps, "no reason (because, number, decides)")
         note = "; ".join(part for part in [*notes, *missing, *gaps] if part)
-        by = sources.record.of(plain) if plain and sources.record.known else None
+        by = sources.record.get(entry.equation, Executed()) if plain and sources.record else None
         rows.append(Row(entry, state, plain, printed, own_tests, missing, gaps, note, by))
     return Ledger(known, sources.packages, tuple(rows), tuple(problems), record=sources.record)
 
@@ -285,19 +275,16 @@ def per_package(rows: Sequence[Row], packages: Sequence[Package]) -> dict[str, d
 def execution(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     """How many entries with a function are executed by whom: all of them, and those that say what an algorithm does.
 
-    default, option: by a solve with defaults, by one with some option or defaults; verify, full: by a quick run of
-    `triad verify`, by a full one alone; tests: by tests alone.
+    solve: by a solve in a run of `triad verify`; verify: by its checks alone; tests: by tests alone.
     """
     table = {}
     for name, kinds in (("all", inventory.KINDS), ("algorithm", ALGORITHM)):
         own = [row.executed for row in rows if row.executed is not None and row.entry.kind in kinds]
         table[name] = {
             "entries": len(own),
-            "default": sum(bool(by.default) for by in own),
-            "option": sum(by.solved for by in own),
-            "verify": sum(by.quick_run for by in own),
-            "full": sum(by.verified and not by.quick_run for by in own),
-            "tests": sum(not by.verified and not by.solved for by in own),
+            "solve": sum(bool(by.solve) for by in own),
+            "verify": sum(by.verified and not by.solve for by in own),
+            "tests": sum(not by.verified for by in own),
         }
     return table
 
@@ -339,9 +326,7 @@ def _row_json(row: Row, root: Path | None, full: bool) -> dict[str, Any]:
         "state": row.state,
         "missing": list(row.missing),
         "gaps": list(row.gaps),
-        "executed": None
-        if row.executed is None
-        else {"by": row.words, **{name: list(getattr(row.executed, name)) for name in COLUMNS}},
+        "executed": None if row.executed is None else {"by": row.words, **asdict(row.executed)},
         "note": row.note,
         "because": entry.because,
         "number": entry.number,

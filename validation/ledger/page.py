@@ -53,13 +53,12 @@ def _executed(rows: Sequence[Row], papers: Sequence[str]) -> list[str]:
     lines = [
         "",
         "*Executed by* says who calls the functions of `reference` that realise an entry (its only ones, where it has",
-        "none there): `solve` with the methods named, by their defaults or with options, `triad verify`, or tests",
-        "alone. It is measured by `triad audit --executed`. The second number of each pair counts the entries of the",
-        f"kinds {', '.join(ALGORITHM[:-1])} and {ALGORITHM[-1]} alone.",
+        "none there) in a quick run of `triad verify`: `solve` with the methods named, its checks alone, or nobody but",
+        "the tests. The second number of each pair counts the entries of the kinds",
+        f"{', '.join(ALGORITHM[:-1])} and {ALGORITHM[-1]} alone.",
         "",
-        "| paper | entries with a function | solve, by defaults | solve, with some option | quick verify "
-        "| full verify alone | tests alone |",
-        "|---|" + "---:|" * 6,
+        "| paper | entries with a function | solve | checks of verify alone | tests alone |",
+        "|---|" + "---:|" * 4,
     ]
     for key in [*papers, "all"]:
         table = execution([row for row in rows if key in ("all", row.entry.paper)])

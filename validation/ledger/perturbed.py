@@ -13,14 +13,13 @@ measured with the code of the files that hold its functions and its tests; with 
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from validation.ledger.executed import code_of
 
 FILE = Path(__file__).parent / "perturbed.json"
 SCHEMA = 1
@@ -97,6 +96,18 @@ def _sum(file: Path) -> str:
         return hashlib.sha256(code_of(file.read_text(encoding="utf-8")).encode()).hexdigest()
     except (OSError, SyntaxError):
         return "unreadable"
+
+
+def code_of(source: str) -> str:
+    """What a module computes, as text: its syntax tree without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            held = body[0].value
+            if isinstance(held, ast.Constant) and isinstance(held.value, str):
+                held.value = ""
+    return ast.dump(tree)
 
 
 def _equation(name: str) -> tuple[str, str]:

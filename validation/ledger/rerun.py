@@ -57,7 +57,7 @@ def run(console: Console, sources: Sources, row: Row, *, slow: bool = False) -> 
     if left := [test.key for test in row.tests if test.slow and not slow]:
         line(f"left out as slow, --slow runs them: {', '.join(left)}")
     names = checks_of(row)
-    direct = row.executed is not None and row.executed.quick
+    direct = row.executed is not None and row.executed.checks
     line(f"checks{'' if direct else ' of a method whose solves call it'}: {', '.join(names) or 'none'}")
     for result in runner.run(_asked(names, one=not direct), jobs=1).results if names else ():
         line(f" {_described(result)}", result.verdict)
@@ -80,9 +80,9 @@ def checks_of(row: Row) -> list[str]:
     by = row.executed
     if by is None:
         return []
-    if by.quick:
-        return list(by.quick)
-    methods = [name.removeprefix(f"{SOLVES_OF} ") for name in by.within if name.startswith(f"{SOLVES_OF} ")]
+    if by.checks:
+        return list(by.checks)
+    methods = [name.removeprefix(f"{SOLVES_OF} ") for name in by.solve if name.startswith(f"{SOLVES_OF} ")]
     known = {pair.check for pair in runner.select().pairs}
     answers = [f"identity/{method}/{name}" for method in methods[:1] for name in QUANTITIES]
     return [name for name in answers if name in known]

@@ -124,10 +124,9 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
                 route = Text(f"route: {claim.route}{extra}", style="dim")
                 parts.append(Padding(route, (0, 0, 0, 4), expand=False))
     parts += _perturbed(row)
-    if row.executed is not None and (row.executed.quick or row.executed.full):
+    if row.executed is not None and row.executed.checks:
         parts.append(Text("\nChecks", style="bold"))
-        parts += [Text(name) for name in row.executed.quick]
-        parts += [Text(f"{name} (full)") for name in row.executed.full if name not in row.executed.quick]
+        parts += [Text(name) for name in row.executed.checks]
     return Group(*parts)
 
 
@@ -163,7 +162,7 @@ def executed_table(rows: Sequence[Row]) -> Table:
     table = Table(title="Executed by: entries with a function / of the algorithm's kinds", title_justify="left",
                   box=SIMPLE_HEAD)  # fmt: skip
     table.add_column("paper", no_wrap=True)
-    for column in ("entries", "solve", "with options", "verify", "full alone", "tests alone"):
+    for column in ("entries", "solve", "verify alone", "tests alone"):
         table.add_column(column, justify="right")
     keys = list(dict.fromkeys(row.entry.paper for row in rows))
     for key in [*keys, *([""] if len(keys) > 1 else [])]:

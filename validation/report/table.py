@@ -244,7 +244,7 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
                 _indented(console, "asked", result.question)
             if result.power:
                 _indented(console, "power", result.power)
-            cards = executed.load().entries_of(result.check)
+            cards = executed.entries_of(executed.load(), result.check)
             if cards:
                 more = f", and {len(cards) - _MOST_CARDS} more" if len(cards) > _MOST_CARDS else ""
                 _indented(console, "equations", ", ".join(map(atlas.link, cards[:_MOST_CARDS])) + more)

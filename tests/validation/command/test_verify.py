@@ -151,13 +151,34 @@ def test_junit_is_written_beside(green, tmp_path):
     assert len(list(root.iter("testcase"))) == 4
 
 
+def evaluating(context, problem):
+    """A check of kind print: it evaluates (4) itself, which calls (3)."""
+    from reference.wenzel2019 import augmentation
+
+    augmentation.logit_pg_mixture([0.5])
+    return Compared(0.0, 0.0, "it is evaluated", "reference", "nobody")
+
+
+def test_who_executes_each_equation_is_written_beside_a_green_run_alone(green, tmp_path):
+    check("print/x-gpc/mixture", paper="wenzel2019", question="Is it so?", problems=("easy",))(evaluating)
+    assert green("--executed", "executed.json").exit_code == 0
+    entries = json.loads((tmp_path / "executed.json").read_text(encoding="utf-8"))["entries"]
+    by = {"checks": ["print/x-gpc/mixture"]}
+    assert {key: row for key, row in entries.items() if row} == {
+        "wenzel2019:3": by, "wenzel2019:4": {**by, "calls": {"3": []}},
+    }  # fmt: skip
+    register("identity/x-gpc/mean", Compared(1e-3, 1e-8, "a missing term shows at 1e-8", "reference", "fast"))
+    assert green("--executed", "red.json").exit_code == 1
+    assert not (tmp_path / "red.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--compare", "nowhere.csv"], "--compare: nowhere.csv: No such file or directory"),
         (["--compare", "empty.csv"], "--compare: empty.csv: found no column check"),
         (["--json", "--why"], "--json: found it with --verbose or --why"),
-        (["--self-test", "--json"], "--self-test: found --compare, --json or --junit"),
+        (["--self-test", "--json"], "--self-test: found --compare, --json, --junit or --executed"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_runs(green, tmp_path, arguments, message):
@@ -210,6 +231,9 @@ def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, na
         (["--problem", "eas"], "did you mean 'easy'"),
         (["--check", "identity/*", "--problem", "hard"], "found no check for check identity/*, problem hard"),
         (["--bug", "x"], "--bug: found it without --self-test"),
+        (["--executed", "e.json", "--full"], "--executed: found it with another selection or --cluster"),
+        (["--executed", "e.json", "--check", "identity/*"], "expected a quick run of all checks"),
+        (["--self-test", "--executed", "e.json"], "--executed, expected none"),
         (["--self-test", "--check", "identity/*"], "expected only --method, --bug, --full"),
     ],
 )

@@ -120,7 +120,7 @@ ROW = Row(
     missing=(),
     gaps=(),
     note="printed without the power",
-    executed=Executed(default=("reference pep",), quick=("print/pep/update",)),
+    executed=Executed(solve=("reference pep",), checks=("print/pep/update",), calls={"A.8": ("reference pep",)}),
 )
 
 

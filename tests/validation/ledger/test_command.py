@@ -215,9 +215,6 @@ def test_run_exits_1_where_a_test_fails(invoke):
     [
         (["--run"], "expected one equation"),
         (["toy", "--run"], "expected one equation"),
-        (["toy:1", "--executed"], "expected a paper"),
-        (["--executed", "--perturb"], "expected it without"),
-        (["--jobs", "2"], "expected it with --executed"),
         (["toy:1", "--run", "--json"], "expected it alone"),
     ],
 )
@@ -232,15 +229,3 @@ def test_nothing_is_folded_in_a_pipe(invoke):
     result = invoke("toy:1", ids="1", functions=FUNCTIONS.replace("2.0 * x", long))
     assert long in result.stdout
     assert max(map(len, result.stdout.splitlines())) < 400  # nor filled up with blanks
-
-
-def test_measuring_writes_the_record(invoke, monkeypatch, tmp_path):
-    from validation.ledger import executed, measure
-
-    made = executed.Record({}, {"toy": "code"}, {})
-    monkeypatch.setattr(executed, "FILE", tmp_path / "executed.json")
-    monkeypatch.setattr(measure, "run", lambda *args, **options: made)
-    result = invoke("--executed", ids="1")
-    assert result.exit_code == 0, result.stderr
-    assert executed.load(tmp_path / "executed.json") == made
-    assert "measured with other code" in result.stderr
