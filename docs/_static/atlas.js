@@ -27,3 +27,19 @@ document.addEventListener("DOMContentLoaded", function () {
   tools.hidden = false;
   filter();
 });
+
+// Of a graph of calls: the lines to and from the equation under the pointer, or with the focus, stand out.
+document.addEventListener("DOMContentLoaded", function () {
+  "use strict";
+  document.querySelectorAll("svg.calls").forEach(function (graph) {
+    function light(event) {
+      var box = event.target.closest("a[data-id]"), on = /in$|over$/.test(event.type);
+      if (!box) { return; }
+      graph.querySelectorAll("path").forEach(function (line) {
+        var ends = (line.dataset.from + " " + line.dataset.to).split(" ");
+        line.classList.toggle("lit", on && ends.indexOf(box.dataset.id) >= 0);
+      });
+    }
+    ["mouseover", "mouseout", "focusin", "focusout"].forEach(function (name) { graph.addEventListener(name, light); });
+  });
+});

@@ -138,6 +138,41 @@ def test_the_number_of_a_card_is_its_permanent_link(page, docs):
     expect(page.locator("article:target")).to_have_id("18")
 
 
+def test_a_graph_of_calls_fits_the_page_and_leads_to_the_cards(page, docs):
+    page.goto(f"{docs}/atlas/wenzel2019.html")
+    fold = page.locator("details.calls").first
+    expect(fold).to_contain_text("x-gpc:")
+    fold.locator("summary").click()
+    picture = fold.locator("svg.calls:visible")
+    expect(picture).to_have_count(1)  # of two widths
+    place, within = picture.bounding_box(), fold.bounding_box()
+    assert place["x"] >= within["x"]
+    assert place["x"] + place["width"] <= within["x"] + within["width"]
+    assert wider_than_the_screen(page) <= 0
+    caller = picture.locator("a", has=page.locator("text=(10)"))
+    expect(picture.locator("path.lit")).to_have_count(0)
+    caller.focus()
+    assert picture.locator("path.lit").count() > 0
+    for label in picture.locator("a").all():  # no label is wider than its box
+        text, box = (label.locator(part).bounding_box() for part in ("text", "rect"))
+        assert text["width"] < box["width"]
+    picture.locator("a", has=page.locator("text=(11)")).click()
+    expect(page).to_have_url(re.compile(r"wenzel2019\.html#11$"))
+    card = page.locator("article#\\31 1")
+    expect(card).to_be_in_viewport()
+
+
+def test_a_graph_is_on_paper_if_it_was_opened(page, docs):
+    page.goto(f"{docs}/atlas/wenzel2019.html")
+    folds = page.locator("details.calls")
+    folds.first.locator("summary").click()
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 718, "height": 1000})  # a sheet of A4 without its margins
+    expect(folds.last).to_be_hidden()
+    place = folds.first.locator("svg.calls:visible").bounding_box()
+    assert place["x"] + place["width"] <= 718
+
+
 def test_sources_and_tests_unfold(page, docs):
     page.goto(f"{docs}/atlas/wenzel2019.html#11")
     fold = page.locator("article#\\31 1 details", has_text="update_local").first

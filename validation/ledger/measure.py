@@ -42,8 +42,9 @@ class Watch:
     def __init__(self, packages: Iterable[Package] = PACKAGES) -> None:
         """Nothing seen yet."""
         self._markers = [importlib.import_module(package.marker) for package in packages]
-        # all that a marker wraps runs below one code
-        self._wrappers = frozenset(marker.equation("any", "id")(lambda: None).__code__ for marker in self._markers)
+        # all that a marker wraps runs below one code; by identity, since codes are slow to hash
+        self._codes = [marker.equation("any", "id")(lambda: None).__code__ for marker in self._markers]
+        self._wrappers = frozenset(map(id, self._codes))
         self._solve: CodeType = importlib.import_module("validation.door.solve").solve.__code__
         self._ask: CodeType = runner.ask.__code__
         self._seen: set[tuple[Callable[..., Any], Callable[..., Any] | None, str, bool]] = set()
@@ -71,7 +72,7 @@ class Watch:
         frame, caller = sys._getframe(1).f_back, None
         while frame is not None:
             code = frame.f_code
-            if code in self._wrappers:
+            if id(code) in self._wrappers:
                 if caller is None:
                     # the wrapper hands itself to the hook, and so knows itself
                     caller = next(value for value in frame.f_locals.values() if hasattr(value, "__equations__"))

@@ -156,6 +156,12 @@ def test_a_card_is_found_by_number_method_and_symbol():
     assert "mark" not in words.split()
 
 
+def test_a_card_leads_to_what_the_entry_calls_and_to_what_calls_it():
+    html = atlas.card(ROW, {}, str, str, callers=["10", "u3-x y"])
+    assert 'calls <a href="#A.8">(A.8)</a>; called by <a href="#10">(10)</a>, <a href="#u3-x-y">u3-x y</a>' in html
+    assert "called by" not in shown(ROW)
+
+
 def test_what_comes_from_a_paper_is_escaped():
     assert "Linear &lt;coefficient&gt;" in shown(ROW)
     assert "<coefficient>" not in shown(ROW)
