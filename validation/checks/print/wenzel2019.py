@@ -425,7 +425,7 @@ def _local(given: Case) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/measures",
     paper=PAPER,
-    question="Are the seeding and the measures of section 5 what their words say, on fast's probabilities?",
+    question="Seeding, measures and hold-out rule of section 5 are what their words say, on fast's probabilities.",
     problems=("iris",),
 )
 def measures(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -441,6 +441,12 @@ def measures(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("5.2, error", prediction.error, sum(wrong) / len(wrong), "counted one by one")
     scores = [np.log(one) if label > 0 else np.log1p(-one) for one, label in zip(p, y, strict=True)]
     yield held("5.2, nll", prediction.nll, -sum(scores) / len(scores), "summed one by one")
+    scores = [score / step for step in (1, 2, 3) for score in scores]  # as training goes on
+    late, early = sum(scores[-5:]) / 5, sum(scores[-10:-5]) / 5
+    for threshold, stops in ((1.01 * abs(late - early), True), (0.99 * abs(late - early), False)):
+        stop = experiments.converged_holdout(scores, threshold=threshold)
+        yield held("5.2, hold-out", stop, (abs(late - early), stops), "two windows of five scores")
+    yield held("5.2, hold-out", experiments.converged_holdout(scores[:9]).converged, False, "fewer than two windows")
     X = problem.X[::4]
     Z = experiments.kmeanspp_inducing_points(np.random.default_rng(5), X, 7)
     yield held("5, k-means++", Z, _seeds(np.random.default_rng(5), X, 7, 0), "seeding alone, same draws")
