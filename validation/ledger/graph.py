@@ -1,7 +1,8 @@
 """The graph of equations: which entry calls which, measured in a run (`validation.ledger.executed`), drawn as SVG.
 
 An entry stands below all that call it, in rows; entries of one function stand side by side in one box. Calls of one
-entry that pass a row share a line there. A picture is drawn for a wide and for a narrow page.
+entry that pass a row share a line there. Where calls go in a circle, the one that leads back up is
+not drawn. A picture is drawn for a wide and for a narrow page.
 """
 
 from __future__ import annotations
