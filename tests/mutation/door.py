@@ -7,7 +7,6 @@ the implementations of its package are asked again, because the others cannot ha
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import pickle
 from functools import cache
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mutation_plugin import PLANT, RECORD
+import planting
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Compared, Context, Tested
 from validation.door.problem import digest
@@ -64,13 +63,12 @@ def _folder() -> Path:
 
 @cache
 def _package() -> str:
-    plan = json.loads(Path(os.environ[PLANT]).read_text(encoding="utf-8"))
-    return str(plan["module"].partition(".")[0])
+    return str(planting.plan()["package"])
 
 
 @pytest.fixture
 def recorder(request: pytest.FixtureRequest) -> Any:
-    return request.config.pluginmanager.get_plugin("mutation-recorder") if RECORD in os.environ else None
+    return request.config.pluginmanager.get_plugin("mutation-recorder")
 
 
 @pytest.mark.parametrize("pair", _selection.pairs, ids=lambda pair: f"{pair.check}-{pair.problem}")

@@ -1,6 +1,6 @@
-"""The part of the mutation tests that runs inside pytest: it plants a mutant, or records which test executes what.
+"""The part of the mutation tests that runs inside pytest: it records which test passes which point, or tries a mutant.
 
-Loaded by `-p mutation_plugin` before any test is imported. The environment says which of the two it does.
+Loaded by `-p mutation_plugin` before any test is imported. The plan says which of the two it does.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,43 +18,38 @@ from typing import Any
 
 import pytest
 
-from mutants import PACKAGES, ROOT
-from planting import plant
+import planting
 
-RECORD, PLANT = "TRIAD_RECORD_LINES", "TRIAD_PLANT"  # a folder, a file
-
-if PLANT in os.environ:
-    _plan = json.loads(Path(os.environ[PLANT]).read_text(encoding="utf-8"))
-    plant(_plan["module"], _plan["text"])
+_GRACE, _PATIENCE = 30.0, 10.0  # under a mutant a test may take this many seconds, and this many times its healthy ones
 
 
 class Recorder:
-    """Lines by test: of its body, of its fixtures, and of the questions that it asked the judge's context."""
+    """Seconds of tests and of the questions that they ask the judge's context, and what each of them passes."""
 
-    def __init__(self, folder: Path) -> None:
-        import coverage
-
-        os.environ["COVERAGE_CORE"] = "ctrace"  # the core of newer Pythons has no contexts
-        self._folder = folder
+    def __init__(self, folder: Path, passed: planting.Passed) -> None:
+        self._folder, self._passed = folder, passed
         self._seconds: dict[str, float] = {}
         self._asked: dict[str, list[str]] = {}
+        self._failed: list[str] = []
         self._now = ""
-        self._tracer = coverage.Coverage(data_file=None, source_pkgs=list(PACKAGES), config_file=False)
-        self._tracer.set_option("run:disable_warnings", ["module-not-imported", "no-data-collected"])
-        self._tracer.start()
 
     @contextmanager
-    def solving(self, key: str) -> Iterator[None]:
-        """Lines executed inside belong to the question `key` and to every test that asks it."""
-        self._tracer.switch_context(f"solve {key}")
+    def _during(self, mark: str, after: str) -> Iterator[None]:
         forget()
+        self._passed.switch(mark)
         started = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[f"solve {key}"] = time.perf_counter() - started
-            self._tracer.switch_context(f"call {self._now}")
-            forget()
+            self._seconds[mark] = time.perf_counter() - started
+            self._passed.switch(after)
+
+    @contextmanager
+    def solving(self, key: str) -> Iterator[None]:
+        """What is passed inside belongs to the question `key` and to every test that asks it."""
+        with self._during(f"solve {key}", f"call {self._now}"):
+            yield
+        forget()
 
     def asked(self, key: str) -> None:
         """The present test depends on the question `key`."""
@@ -61,32 +57,50 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: Any) -> Iterator[None]:
-        forget()
-        self._tracer.switch_context(f"setup {item.nodeid}")
-        return (yield)
+        with self._during(f"setup {item.nodeid}", ""):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: Any) -> Iterator[None]:
         self._now = item.nodeid
-        self._tracer.switch_context(f"call {item.nodeid}")
-        started = time.perf_counter()
-        try:
+        with self._during(f"call {item.nodeid}", ""):
             return (yield)
-        finally:
-            self._seconds[item.nodeid] = time.perf_counter() - started
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        self._tracer.stop()
-        if not self._seconds:
-            return  # the process that only hands tests out
-        content = {"seconds": self._seconds, "asked": self._asked, "lines": _lines(self._tracer.get_data())}
-        (self._folder / f"lines-{os.getpid()}.json").write_text(json.dumps(content), encoding="utf-8")
+        if self._seconds:  # none in the process that only hands tests out
+            content = {"seconds": self._seconds, "asked": self._asked, "failed": self._failed}
+            (self._folder / f"healthy-{os.getpid()}.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+class Trial:
+    """Runs the tests of the plan in its order; one that takes too long ends the process by SIGALRM."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds = seconds
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        place = {name: k for k, name in enumerate(self._seconds)}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in place])
+        items[:] = sorted((item for item in items if item.nodeid in place), key=lambda item: place[item.nodeid])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
+        signal.setitimer(signal.ITIMER_REAL, _GRACE + _PATIENCE * self._seconds[item.nodeid])
+        return (yield)
 
 
 def forget() -> None:
     """Empty the functools caches of the witnesses, so that no test lives on what an earlier one has computed."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in PACKAGES and module is not None:
+        if name.partition(".")[0] in planting.PACKAGES and module is not None:
             for value in list(vars(module).values()):
                 while value is not None:
                     if isinstance(value, functools._lru_cache_wrapper):
@@ -94,19 +108,10 @@ def forget() -> None:
                     value = getattr(value, "__wrapped__", None) if callable(value) else None
 
 
-def _lines(data: Any) -> dict[str, dict[str, list[int]]]:
-    """Context to file to lines."""
-    result: dict[str, dict[str, list[int]]] = {}
-    for name in data.measured_files():
-        path = Path(name).resolve()
-        if path.is_relative_to(ROOT):
-            for line, marks in data.contexts_by_lineno(name).items():
-                for mark in marks:
-                    result.setdefault(mark, {}).setdefault(path.relative_to(ROOT).as_posix(), []).append(line)
-    return result
-
-
 def pytest_configure(config: Any) -> None:
-    """Start to record, if that was asked for."""
-    if RECORD in os.environ:
-        config.pluginmanager.register(Recorder(Path(os.environ[RECORD])), "mutation-recorder")
+    """Record or try, as the plan says."""
+    plan, passed = planting.plan(), planting.passed()
+    if passed is not None:
+        config.pluginmanager.register(Recorder(Path(plan["passed"]).parent, passed), "mutation-recorder")
+    elif plan:
+        config.pluginmanager.register(Trial(plan["tests"]), "mutation-trial")

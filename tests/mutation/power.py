@@ -1,8 +1,8 @@
 """The recorded power: what became of each mutant of a sample, at the door, in the tests and in both.
 
 `power.json` is written by `run.py --record`; `python tests/mutation/power.py` prints it as Markdown. Nothing in it is
-edited but `review`: empty, or why the mutant computes what the original computes. The review is written after the
-record, by reading the survivors.
+edited but `review`, which is written after the record, by reading the survivors: null, or whether a user can see the
+mutant, and why, {"visible": false, "why": "..."}.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ def row(mutant: Mutant, outcomes: dict[str, Outcome]) -> Row:
         "operator": mutant.operator,
         "diff": mutant.diff,
         **{target: outcome._asdict() for target, outcome in outcomes.items()},
-        "review": "",
+        "review": None,
     }
 
 
-def record(seed: int, rows: list[Row]) -> None:
-    """Add a sample; the same seed at the same commit is replaced."""
+def record(seed: int, rows: list[Row], aside: dict[str, list[str]]) -> None:
+    """Add a sample; the same seed at the same commit is replaced.
+
+    aside    tests of each target that fail without any mutant, and were not asked
+    """
     command = ["git", "-C", str(PATH.parent), "rev-parse", "--short=10", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     kept = [sample for sample in samples() if (sample["seed"], sample["commit"]) != (seed, commit)]
-    text = json.dumps([*kept, {"commit": commit, "seed": seed, "mutants": rows}], indent=1)
+    text = json.dumps([*kept, {"commit": commit, "seed": seed, "aside": aside, "mutants": rows}], indent=1)
     PATH.write_text(text + "\n", encoding="utf-8")
 
 

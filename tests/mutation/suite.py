@@ -1,29 +1,38 @@
-"""Which tests execute a line, and whether they notice that it was changed.
+"""Which tests pass the statements that mutants change, and whether they notice the change.
 
-The tests run once under coverage with a context for each of them. A mutant then runs the tests that execute it in a
-fresh pytest, the cheapest first, to the first failure. What a fixture executes belongs to every test of its module.
-The judge's checks are tests too (`door.py`), so that one mechanism measures both.
+The tests run once without any mutant, with a point before each statement of the sample (`planting.py`). A mutant then
+runs the tests that pass its points, the cheapest first, to the first failure, in a process forked from one that has
+loaded the libraries. What a fixture passes belongs to every test of its module. The judge's checks are tests too
+(`door.py`), so that one mechanism measures both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+import time
+import traceback
+import types
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from mutants import PACKAGES, ROOT, Mutant
+from mutants import ROOT, Mutant, dotted
+from planting import PACKAGES, PLAN, start
 
 HERE = Path(__file__).resolve().parent
-TARGETS = {"door": [str(HERE / "door.py")], "tests": ["tests", "-m", "not slow"]}
-_GRACE, _PATIENCE = 60.0, 10.0  # a mutant may take this many seconds, and this many times the healthy seconds
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# a warning of arithmetic is an error of a test, and no answer to a question of the judge
+TARGETS = {"door": [str(HERE / "door.py"), "-o", "filterwarnings=default"], "tests": ["tests", "-m", "not slow"]}
+_LIBRARIES = ("hypothesis", "matplotlib.pyplot", "pandas", "pytest", "scipy.stats", "sklearn.base", "typer")
+_COLLECTION = 300.0  # seconds that a mutant may take until its first test
 
 
 class Outcome(NamedTuple):
@@ -46,77 +55,139 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Suite:
-    """A healthy run: seconds of each test, and the tests that execute each line of each file."""
+    """A healthy run: seconds of each test, the tests that a mutant must be held against, those left aside.
+
+    aside : list    tests that fail without any mutant
+    """
 
     target: str
     folder: Path
     seconds: dict[str, float]
-    tests: dict[str, dict[int, tuple[str, ...]]]
+    tests: dict[str, tuple[str, ...]]
+    aside: list[str]
 
-    def touched(self, path: str, lines: Iterable[int]) -> list[str]:
-        """Tests that execute one of these lines, the cheapest first."""
-        known = self.tests.get(path, {})
-        result = {test for line in lines for test in known.get(line, ())}
-        return sorted(result, key=lambda test: (self.seconds[test], test))
+    def attempt(self, mutants: list[Mutant], jobs: int, until: float) -> Iterator[tuple[Mutant, Outcome]]:
+        """Run the tests of each mutant, so many processes at once; none is started after `until` (of `time.time`)."""
+        running: dict[int, tuple[Mutant, Path]] = {}
+        for name in _LIBRARIES:
+            importlib.import_module(name)
+        with tempfile.TemporaryDirectory(prefix="triad-mutants-") as folder:
+            for count, mutant in enumerate(mutants):
+                if time.time() > until:
+                    break
+                if not self.tests[mutant.name]:
+                    yield mutant, Outcome("never executed")
+                    continue
+                if len(running) == jobs:
+                    yield _ended(running)
+                home = Path(folder) / str(count)
+                home.mkdir()
+                running[self._started(mutant, home)] = mutant, home
+            while running:
+                yield _ended(running)
 
-    def attempt(self, mutant: Mutant) -> Outcome:
-        """Run the tests that execute the mutant."""
-        tests = self.touched(mutant.path, mutant.watched)
-        if not tests:
-            return Outcome("never executed")
-        patience = _GRACE + _PATIENCE * sum(self.seconds[test] for test in tests)
-        with tempfile.TemporaryDirectory(prefix="triad-mutant-") as name:
-            plan, chosen = Path(name) / "plant.json", Path(name) / "tests.txt"
-            plan.write_text(json.dumps({"module": mutant.module, "text": mutant.text}), encoding="utf-8")
-            chosen.write_text("\n".join(tests) + "\n", encoding="utf-8")
-            variables = {"TRIAD_PLANT": str(plan), "TRIAD_DOOR": str(self.folder)}
-            try:
-                result = _pytest(["-x", f"@{chosen}"], variables, patience)
-            except subprocess.TimeoutExpired:
-                return Outcome("crash", "", f"no answer after {patience:.0f} s")
-        if result.returncode == 0:
-            return Outcome("survived")
-        failed = [line for line in result.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", result.stdout[-300:])
-        values = note.removeprefix("Failed: ").startswith(("wrong value", "AssertionError", "assert ", "DID NOT RAISE"))
-        return Outcome("wrong value" if values else "crash", by, note[:300])
+    def _started(self, mutant: Mutant, home: Path) -> int:
+        """Process id of a fork that runs the tests of a mutant in a session of its own."""
+        tests = {name: self.seconds[name] for name in self.tests[mutant.name]}
+        plan = {"texts": {mutant.module: mutant.text}, "tests": tests, "package": mutant.module.partition(".")[0]}
+        (home / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        process = os.fork()
+        if process:
+            return process
+        code = 70
+        try:
+            os.setsid()
+            signal.setitimer(signal.ITIMER_REAL, _COLLECTION)
+            with (home / "output").open("wb") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            os.environ.update(_environment(home / "plan.json", self.folder))
+            os.chdir(ROOT)
+            sys.path.insert(0, str(ROOT))
+            # a process that a test spawns would import this program as its own main module
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            start()
+            files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
+            code = int(importlib.import_module("pytest").main([*_OPTIONS, "-x", *files, *TARGETS[self.target][1:]]))
+        except Exception:  # noqa: BLE001 - the parent reads it
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
-def measure(target: str, folder: Path, jobs: int) -> Suite:
-    """Run the tests of a target once under coverage, unless the folder holds that run of this very code.
+def _ended(running: dict[int, tuple[Mutant, Path]]) -> tuple[Mutant, Outcome]:
+    """Wait for one process and end what it has started."""
+    process, status = os.waitpid(-1, 0)
+    mutant, home = running.pop(process)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    if os.WIFSIGNALED(status):
+        why = signal.Signals(os.WTERMSIG(status)).name
+        return mutant, Outcome("crash", "", "no answer in time" if why == "SIGALRM" else f"ended by {why}")
+    if os.WEXITSTATUS(status) == 0:
+        return mutant, Outcome("survived")
+    text = (home / "output").read_text(encoding="utf-8", errors="replace")
+    failed = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", text[-300:])
+    values = note.removeprefix("Failed: ").startswith(("wrong value", "AssertionError", "assert ", "DID NOT RAISE"))
+    return mutant, Outcome("wrong value" if values else "crash", by, note[:300])
+
+
+def measure(target: str, mutants: list[Mutant], folder: Path, jobs: int) -> Suite:
+    """Run the tests of a target once, unless the folder holds that run of this very code for these mutants.
 
     Raises
     ------
-    RuntimeError    if they do not pass without any mutant
+    RuntimeError    if they cannot run
     """
-    folder = folder / f"{target}-{_fingerprint()}"
+    folder = (folder / f"{target}-{_fingerprint(mutants)}").resolve()
     if not (folder / "suite.json").exists():
         (folder / "answers").mkdir(parents=True, exist_ok=True)
-        for stale in (*folder.glob("lines-*.json"), *folder.glob("tested-*.pkl")):
-            stale.unlink()
-        sys.stderr.write(f"healthy run of {target}, under coverage\n")
-        variables = {"TRIAD_RECORD_LINES": str(folder.resolve()), "TRIAD_DOOR": str(folder.resolve())}
+        for stale in (*folder.glob("healthy-*.json"), *folder.glob("tested-*.pkl"), folder / "passed.txt"):
+            stale.unlink(missing_ok=True)
+        points = [point for mutant in mutants for point in mutant.points]
+        numbers = {point: k for k, point in enumerate(dict.fromkeys(points))}
+        plan: dict[str, dict[int, list[int]]] = {}
+        for (path, line), number in numbers.items():
+            plan.setdefault(dotted(path), {}).setdefault(line, []).append(number)
+        text = json.dumps({"points": plan, "passed": str(folder / "passed.txt")})
+        (folder / "plan.json").write_text(text, encoding="utf-8")
+        sys.stderr.write(f"healthy run of {target}\n")
         # checks of one problem share their answers, so that one process asks them all
         many = ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 and target == "tests" else []
-        run = _pytest([*many, *TARGETS[target]], variables, None)
-        if run.returncode != 0:
-            raise RuntimeError(
-                f"{target}: found exit code {run.returncode} without any mutant, expected 0\n{run.stdout[-3000:]}"
-                f"{run.stderr[-1000:]}"
-            )
-        _merge(folder)
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *_OPTIONS, *many, *TARGETS[target]],
+            cwd=ROOT,
+            env={**os.environ, **_environment(folder / "plan.json", folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (folder / "output").write_text(run.stdout + run.stderr, encoding="utf-8")
+        if run.returncode not in (0, 1):
+            raise RuntimeError(f"{target}: found exit code {run.returncode}, expected 0 or 1\n{run.stdout[-3000:]}")
+        _merge(folder, {mutant.name: [numbers[point] for point in mutant.points] for mutant in mutants})
     stored = json.loads((folder / "suite.json").read_text(encoding="utf-8"))
-    names = stored["tests"]
-    tests = {
-        path: {int(line): tuple(names[k] for k in known) for line, known in lines.items()}
-        for path, lines in stored["lines"].items()
-    }
-    return Suite(target, folder.resolve(), dict(zip(names, stored["seconds"], strict=True)), tests)
+    for name in stored["aside"]:
+        sys.stderr.write(f"left aside, fails without any mutant: {name}\n")
+    tests = {name: tuple(known) for name, known in stored["tests"].items()}
+    return Suite(target, folder, stored["seconds"], tests, stored["aside"])
 
 
-def _fingerprint() -> str:
-    """Of the packages and the tests."""
-    digest = hashlib.sha256()
+_OPTIONS = ["-q", "-p", "mutation_plugin", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+
+
+def _environment(plan: Path, folder: Path) -> dict[str, str]:
+    paths = os.pathsep.join(entry for entry in (str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")) if entry)
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {"PYTHONPATH": paths, PLAN: str(plan), "TRIAD_DOOR": str(folder), **threads}
+
+
+def _fingerprint(mutants: Iterable[Mutant]) -> str:
+    """Of the packages, the tests and the sample."""
+    digest = hashlib.sha256(" ".join(mutant.name for mutant in mutants).encode())
     for folder in (*PACKAGES, "validation", "triad", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".toml", ".npz", ".json") and path.name != "power.json":
@@ -124,47 +195,45 @@ def _fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def _pytest(
-    arguments: list[str], variables: dict[str, str], patience: float | None
-) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join(entry for entry in (str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")) if entry)
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    environment |= dict.fromkeys(_THREADS, "1")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutation_plugin", "-p", "no:cacheprovider"]
-    return subprocess.run(
-        [*command, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=patience
-    )
-
-
-def _merge(folder: Path) -> None:
+def _merge(folder: Path, points: dict[str, list[int]]) -> None:
     """One file from those of the recording processes."""
     seconds: dict[str, float] = {}
     asked: dict[str, set[str]] = {}
-    lines: dict[str, dict[str, list[int]]] = {}
-    parts = sorted(folder.glob("lines-*.json"))
-    for part in parts:
+    failed: set[str] = set()
+    for part in sorted(folder.glob("healthy-*.json")):
         stored = json.loads(part.read_text(encoding="utf-8"))
         seconds |= stored["seconds"]
+        failed |= set(stored["failed"])
         for test, keys in stored["asked"].items():
             asked.setdefault(test, set()).update(keys)
-        for mark, value in stored["lines"].items():
-            # fixtures are shared, and the test that sets one up is seldom the one that looks at it
-            own = f"setup {mark.partition(' ')[2].partition('::')[0]}" if mark.startswith("setup ") else mark
-            for path, numbers in value.items():
-                lines.setdefault(own, {}).setdefault(path, []).extend(numbers)
-    names = sorted(name for name in seconds if not name.startswith("solve "))
-    result: dict[str, dict[int, set[int]]] = {}
-    whole = []
-    for k, name in enumerate(names):
-        keys = [f"solve {key}" for key in sorted(asked.get(name, ()))]
-        whole.append(seconds[name] + sum(seconds.get(key, 0.0) for key in keys))
-        for mark in (f"call {name}", f"setup {name.partition('::')[0]}", *keys):
-            for path, numbers in lines.get(mark, {}).items():
-                known = result.setdefault(path, {})
-                for line in numbers:
-                    known.setdefault(line, set()).add(k)
-    listed = {path: {line: sorted(known) for line, known in value.items()} for path, value in result.items()}
-    text = json.dumps({"tests": names, "seconds": whole, "lines": listed})
+    passed: dict[str, set[int]] = {}
+    path = folder / "passed.txt"
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        number, _, mark = line.partition("\t")
+        # fixtures are shared, and the test that sets one up is seldom the one that looks at it
+        passed.setdefault(mark.partition("::")[0] if mark.startswith("setup ") else mark, set()).add(int(number))
+    fixtures: dict[str, float] = {}
+    for mark, value in seconds.items():
+        if mark.startswith("setup "):
+            module = mark.partition("::")[0]
+            fixtures[module] = fixtures.get(module, 0.0) + value
+    whole: dict[str, float] = {}
+    known: dict[str, set[int]] = {}
+    for mark in seconds:
+        name = mark.removeprefix("call ")
+        if name != mark and name not in failed:
+            marks = (mark, *(f"solve {key}" for key in sorted(asked.get(name, ()))))
+            setup = f"setup {name.partition('::')[0]}"
+            whole[name] = sum(seconds.get(entry, 0.0) for entry in marks) + fixtures.get(setup, 0.0)
+            known[name] = set().union(*(passed.get(entry, set()) for entry in (*marks, setup)))
+    # tests of a module stay together, so that its fixtures are set up once
+    modules: dict[str, float] = {}
+    for name, value in whole.items():
+        module = name.partition("::")[0]
+        modules[module] = modules.get(module, 0.0) + value - fixtures.get(f"setup {module}", 0.0)
+    ordered = sorted(whole, key=lambda name: (modules[name.partition("::")[0]], whole[name], name))
+    tests = {
+        mutant: [name for name in ordered if not known[name].isdisjoint(numbers)] for mutant, numbers in points.items()
+    }
+    text = json.dumps({"seconds": whole, "tests": tests, "aside": sorted(failed)})
     (folder / "suite.json").write_text(text, encoding="utf-8")
-    for part in parts:
-        part.unlink()
