@@ -138,7 +138,7 @@ def _drawn(known: list[Statement], n: int, seed: int) -> list[Mutant]:
 
 
 def _one(rng: np.random.Generator, values: Sequence[T]) -> T:
-    return values[rng.integers(len(values))]
+    return values[int(rng.integers(len(values)))]
 
 
 # -- statements ------------------------------------------------------------------------------------------------------
