@@ -46,15 +46,18 @@ def row(mutant: Mutant, outcomes: dict[str, Outcome]) -> Row:
     }
 
 
-def record(seed: int, rows: list[Row], aside: dict[str, list[str]]) -> None:
+def record(seed: int, rows: list[Row], tests: list[str] | None, aside: dict[str, list[str]]) -> None:
     """Add a sample; the same seed at the same commit is replaced.
 
+    tests    folders of the tests that were asked, all by default
     aside    tests of each target that fail without any mutant, and were not asked
     """
     command = ["git", "-C", str(PATH.parent), "rev-parse", "--short=10", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     kept = [sample for sample in samples() if (sample["seed"], sample["commit"]) != (seed, commit)]
-    text = json.dumps([*kept, {"commit": commit, "seed": seed, "aside": aside, "mutants": rows}], indent=1)
+    text = json.dumps(
+        [*kept, {"commit": commit, "seed": seed, "tests": tests, "aside": aside, "mutants": rows}], indent=1
+    )
     PATH.write_text(text + "\n", encoding="utf-8")
 
 

@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--package", action="append", choices=PACKAGES, help="repeatable; all by default")
     parser.add_argument("--change", metavar="COMMIT", help="draw from the statements that differ from this commit")
     parser.add_argument("--against", action="append", choices=list(TARGETS), help="repeatable; all by default")
+    parser.add_argument("--tests", action="append", metavar="PATH", help="repeatable; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--output", type=Path, default=Path("results/mutants"), help="folder of healthy runs, outcomes")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no mutant later than that after now")
@@ -51,7 +52,7 @@ def main() -> int:
     outcomes: dict[str, dict[str, Outcome]] = {mutant.name: {} for mutant in mutants}
     aside: dict[str, list[str]] = {}
     for target in targets:
-        suite = measure(target, mutants, chosen.output, chosen.jobs)
+        suite = measure(target, mutants, chosen.tests or ["tests"], chosen.output, chosen.jobs)
         aside[target] = suite.aside
         for name, outcome in _attempt(suite, mutants, chosen.jobs, until).items():
             outcomes[name][target] = outcome
@@ -67,7 +68,7 @@ def main() -> int:
     if chosen.record:
         for seed, sample in samples.items():
             whole = list(takewhile(lambda mutant: mutant in answered, sample))
-            power.record(seed, [power.row(mutant, outcomes[mutant.name]) for mutant in whole], aside)
+            power.record(seed, [power.row(mutant, outcomes[mutant.name]) for mutant in whole], chosen.tests, aside)
     return 0
 
 

@@ -30,7 +30,8 @@ from planting import PACKAGES, PLAN, start
 
 HERE = Path(__file__).resolve().parent
 # a warning of arithmetic is an error of a test, and no answer to a question of the judge
-TARGETS = {"door": [str(HERE / "door.py"), "-o", "filterwarnings=default"], "tests": ["tests", "-m", "not slow"]}
+_OF_A_TARGET = {"door": ("-o", "filterwarnings=default"), "tests": ("-m", "not slow")}
+TARGETS = tuple(_OF_A_TARGET)
 _LIBRARIES = ("hypothesis", "matplotlib.pyplot", "pandas", "pytest", "scipy.stats", "sklearn.base", "typer")
 _COLLECTION = 300.0  # seconds that a mutant may take until its first test
 
@@ -108,7 +109,7 @@ class Suite:
             sys.modules["__main__"] = types.ModuleType("__main__")
             start()
             files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
-            code = int(importlib.import_module("pytest").main([*_OPTIONS, "-x", *files, *TARGETS[self.target][1:]]))
+            code = int(importlib.import_module("pytest").main([*_OPTIONS, "-x", *files, *_OF_A_TARGET[self.target]]))
         except Exception:  # noqa: BLE001 - the parent reads it
             traceback.print_exc()
         finally:
@@ -135,14 +136,17 @@ def _ended(running: dict[int, tuple[Mutant, Path]]) -> tuple[Mutant, Outcome]:
     return mutant, Outcome("wrong value" if values else "crash", by, note[:300])
 
 
-def measure(target: str, mutants: list[Mutant], folder: Path, jobs: int) -> Suite:
+def measure(target: str, mutants: list[Mutant], paths: Iterable[str], folder: Path, jobs: int) -> Suite:
     """Run the tests of a target once, unless the folder holds that run of this very code for these mutants.
+
+    paths    the tests to run; the door has its own
 
     Raises
     ------
     RuntimeError    if they cannot run
     """
-    folder = (folder / f"{target}-{_fingerprint(mutants)}").resolve()
+    paths = [str(HERE / "door.py")] if target == "door" else list(paths)
+    folder = (folder / f"{target}-{_fingerprint(mutants, paths)}").resolve()
     if not (folder / "suite.json").exists():
         (folder / "answers").mkdir(parents=True, exist_ok=True)
         for stale in (*folder.glob("healthy-*.json"), *folder.glob("tested-*.pkl"), folder / "passed.txt"):
@@ -158,7 +162,7 @@ def measure(target: str, mutants: list[Mutant], folder: Path, jobs: int) -> Suit
         # checks of one problem share their answers, so that one process asks them all
         many = ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 and target == "tests" else []
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", *_OPTIONS, *many, *TARGETS[target]],
+            [sys.executable, "-m", "pytest", *_OPTIONS, *many, *paths, *_OF_A_TARGET[target]],
             cwd=ROOT,
             env={**os.environ, **_environment(folder / "plan.json", folder)},
             capture_output=True,
@@ -185,9 +189,9 @@ def _environment(plan: Path, folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": paths, PLAN: str(plan), "TRIAD_DOOR": str(folder), **threads}
 
 
-def _fingerprint(mutants: Iterable[Mutant]) -> str:
+def _fingerprint(mutants: Iterable[Mutant], paths: list[str]) -> str:
     """Of the packages, the tests and the sample."""
-    digest = hashlib.sha256(" ".join(mutant.name for mutant in mutants).encode())
+    digest = hashlib.sha256(" ".join([*paths, *(mutant.name for mutant in mutants)]).encode())
     for folder in (*PACKAGES, "validation", "triad", "tests"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".toml", ".npz", ".json") and path.name != "power.json":
