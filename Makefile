@@ -119,11 +119,11 @@ $(VENV)/mutation.stamp: $(VENV)/dev.stamp pyproject.toml
 
 BASE ?= HEAD~1
 mutate: $(VENV)/mutation.stamp
-	$(BIN)/python tests/mutation/run.py --n $(N) --seed $(or $(SEED),0)
+	$(THREADS) $(BIN)/python tests/mutation/run.py --n $(N) --seed $(or $(SEED),0)
 
 # A handful of them on the lines that differ from a commit, as hints for its author.
 mutate-change: $(VENV)/mutation.stamp
-	$(BIN)/python tests/mutation/run.py --n 12 --seed $(or $(SEED),0) --change $(BASE)
+	$(THREADS) $(BIN)/python tests/mutation/run.py --n 12 --seed $(or $(SEED),0) --change $(BASE)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from pathlib import Path
 import power
 from mutants import Mutant, draw, draw_changed
 from planting import PACKAGES
-from suite import TARGETS, Outcome, Suite, measure
+from suite import Outcome, Suite, measure
 
 
 def main() -> int:
@@ -30,14 +30,14 @@ def main() -> int:
     )
     parser.add_argument("--package", action="append", choices=PACKAGES, help="repeatable; all by default")
     parser.add_argument("--change", metavar="COMMIT", help="draw from the statements that differ from this commit")
-    parser.add_argument("--against", action="append", choices=list(TARGETS), help="repeatable; all by default")
+    parser.add_argument("--against", action="append", choices=list(power.TARGETS), help="repeatable; all by default")
     parser.add_argument("--tests", action="append", metavar="PATH", help="repeatable; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--output", type=Path, default=Path("results/mutants"), help="folder of healthy runs, outcomes")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no mutant later than that after now")
     parser.add_argument("--record", action="store_true", help="add what all targets have answered to power.json")
     chosen = parser.parse_args()
-    targets = chosen.against or list(TARGETS)
+    targets = chosen.against or list(power.TARGETS)
     packages = tuple(chosen.package or PACKAGES)
     if chosen.record and (chosen.change or packages != PACKAGES):
         parser.error("--record: found it with part of the statements, expected all of all packages")

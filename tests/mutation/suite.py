@@ -31,7 +31,6 @@ from planting import PACKAGES, PLAN, start
 HERE = Path(__file__).resolve().parent
 # a warning of arithmetic is an error of a test, and no answer to a question of the judge
 _OF_A_TARGET = {"door": ("-o", "filterwarnings=default"), "tests": ("-m", "not slow")}
-TARGETS = tuple(_OF_A_TARGET)
 _LIBRARIES = ("hypothesis", "matplotlib.pyplot", "pandas", "pytest", "scipy.stats", "sklearn.base", "typer")
 _COLLECTION = 300.0  # seconds that a mutant may take until its first test
 
