@@ -81,10 +81,10 @@ class Recorder:
 
 
 class Trial:
-    """Runs the tests of the plan in its order; one that takes too long ends the process by SIGALRM."""
+    """Runs the tests of the plan in its order and writes who failed; one that takes too long ends all by SIGALRM."""
 
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: dict[str, float], failure: Path) -> None:
+        self._seconds, self._failure = seconds, failure
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         place = {name: k for k, name in enumerate(self._seconds)}
@@ -95,6 +95,14 @@ class Trial:
     def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
         signal.setitimer(signal.ITIMER_REAL, _GRACE + _PATIENCE * self._seconds[item.nodeid])
         return (yield)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = str(report.longrepr if crash is None else crash.message)
+            self._failure.write_text(json.dumps([report.nodeid, text[:300]]), encoding="utf-8")
+
+    pytest_collectreport = pytest_runtest_logreport
 
 
 def forget() -> None:
@@ -114,4 +122,6 @@ def pytest_configure(config: Any) -> None:
     if passed is not None:
         config.pluginmanager.register(Recorder(Path(plan["passed"]).parent, passed), "mutation-recorder")
     elif plan:
-        config.pluginmanager.register(Trial(plan["tests"]), "mutation-trial")
+        config.pluginmanager.register(
+            Trial(plan["tests"], Path(os.environ[planting.PLAN]).with_name("failure.json")), "mutation-trial"
+        )

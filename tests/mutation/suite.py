@@ -128,11 +128,13 @@ def _ended(running: dict[int, tuple[Mutant, Path]]) -> tuple[Mutant, Outcome]:
         return mutant, Outcome("crash", "", "no answer in time" if why == "SIGALRM" else f"ended by {why}")
     if os.WEXITSTATUS(status) == 0:
         return mutant, Outcome("survived")
-    text = (home / "output").read_text(encoding="utf-8", errors="replace")
-    failed = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", text[-300:])
+    failure = home / "failure.json"
+    if failure.exists():
+        by, note = json.loads(failure.read_text(encoding="utf-8"))
+    else:
+        by, note = "", (home / "output").read_text(encoding="utf-8", errors="replace")[-300:]
     values = note.removeprefix("Failed: ").startswith(("wrong value", "AssertionError", "assert ", "DID NOT RAISE"))
-    return mutant, Outcome("wrong value" if values else "crash", by, note[:300])
+    return mutant, Outcome("wrong value" if values else "crash", by, note)
 
 
 def measure(target: str, mutants: list[Mutant], paths: Iterable[str], folder: Path, jobs: int) -> Suite:
