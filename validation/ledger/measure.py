@@ -7,11 +7,12 @@ beyond it the nearest call of `solve` or else the check that was asked.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from validation.checks import runner
@@ -19,6 +20,8 @@ from validation.jobs.job import Done, Folder, Hear, Job, Work
 from validation.jobs.run import Engine
 from validation.ledger import executed, static
 from validation.ledger.registry import PACKAGES, Package
+
+_FRAMES = 16  # that are remembered: they keep their variables alive
 
 
 class Call(NamedTuple):
@@ -48,6 +51,8 @@ class Watch:
         self._solve: CodeType = importlib.import_module("validation.door.solve").solve.__code__
         self._ask: CodeType = runner.ask.__code__
         self._seen: set[tuple[Callable[..., Any], Callable[..., Any] | None, str, bool]] = set()
+        # what is above a frame: a loop calls many functions from one
+        self._above: dict[FrameType, tuple[Callable[..., Any] | None, str, bool]] = {}
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -58,6 +63,7 @@ class Watch:
         try:
             yield
         finally:
+            self._above.clear()
             for marker, hook in zip(self._markers, earlier, strict=True):
                 vars(marker)["hook"] = hook
 
@@ -69,8 +75,9 @@ class Watch:
         )
 
     def _called(self, function: Callable[..., Any], output: Any) -> Any:
-        frame, caller = sys._getframe(1).f_back, None
-        while frame is not None:
+        first = frame = sys._getframe(1).f_back
+        caller: Callable[..., Any] | None = None
+        while frame is not None and frame not in self._above:
             code = frame.f_code
             if id(code) in self._wrappers:
                 if caller is None:
@@ -78,12 +85,19 @@ class Watch:
                     caller = next(value for value in frame.f_locals.values() if hasattr(value, "__equations__"))
             elif code is self._solve:
                 asked = frame.f_locals
-                self._seen.add((function, caller, f"{asked['implementation']} {asked['method']}", True))
+                self._above[frame] = None, f"{asked['implementation']} {asked['method']}", True
                 break
             elif code is self._ask:
-                self._seen.add((function, caller, frame.f_locals["check"].id, False))
+                self._above[frame] = None, frame.f_locals["check"].id, False
                 break
             frame = frame.f_back
+        if first is not None and frame is not None:
+            further, door, solved = self._above[frame]
+            self._seen.add((function, caller or further, door, solved))
+            if len(self._above) > _FRAMES:
+                self._above.clear()
+            if not first.f_code.co_flags & inspect.CO_GENERATOR:  # which another caller may resume
+                self._above[first] = caller or further, door, solved
         return output
 
 
