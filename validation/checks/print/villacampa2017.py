@@ -301,6 +301,8 @@ def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         own.append(np.exp(expected[i, k] + exponent))
     yield held("(58)", scales, expected, DENSE)
     yield held("(61)", by_moments, expected, DENSE)
+    by_rank_one = evidence.factor_log_scale_rank_one(log_norm, sites, q, problem.y, K.upsilon)
+    yield held("below (61), of rank one", by_rank_one, expected, DENSE)
     yield from misprint("(61)", *printed, 0.1)
     yield held("(8), (18)", products, own, DENSE)
     assert answer.log_evidence is not None
