@@ -61,8 +61,7 @@ def _finished(
     trace: list[float],
     residual: float,
     converged: bool,
-    n_improper: int,
-    iterations: int,
+    counts: tuple[int, int],
     reason: str = "",
 ) -> EPGPCFit:
     q = ep_posterior(*sites, K.upsilon, K.K_ZZ).q
@@ -71,7 +70,6 @@ def _finished(
     tilted = ep_tilted(cavity.mean, cavity.var, given.y_sign, K.cond_var)
     moments = ep_latent_moments(cavity.mean, cavity.var, tilted.derivative, tilted.curvature, K.cond_var)
     history = np.array(trace)
-    counts = n_improper, iterations
     return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper, reason)
 
 
@@ -118,8 +116,8 @@ def propagate(
             callback(EPState(len(trace), trace[-1], arrival.residual, sites, hyper))
     converged = arrival.converged and not left
     reason = f"{left} cavities are no distribution" if left else arrival.reason(len(trace))
-    counts = n_improper, len(trace), "" if converged else reason
-    return _finished(given, K, sites, trace, arrival.residual, converged, *counts)
+    counts = n_improper, len(trace)
+    return _finished(given, K, sites, trace, arrival.residual, converged, counts, "" if converged else reason)
 
 
 def _towards(target: Sites, sites: Sites, proper: NDArray[np.bool_], damping: float) -> Sites:
@@ -268,4 +266,4 @@ def fit_epgpc_batches(
             given = given._replace(hyper=hyper)
         if options.callback is not None:
             options.callback(EPState(step, values[-1] if values else None, residual, sites, given.hyper))
-    return _finished(given, K, sites, values, residual, False, n_improper, len(plan))
+    return _finished(given, K, sites, values, residual, False, (n_improper, len(plan)))

@@ -624,7 +624,9 @@ def printed_gfitc_hard_cases(context: Context, problem: None) -> Iterable[Outcom
         P = K.upsilon @ K.K_ZZ @ np.swapaxes(K.upsilon, 1, 2) + np.stack([np.diag(s) for s in K.cond_var])
         sites = posterior.Coefficients(*(answer.local[each] for each in names))
         at = P, np.einsum("kii->ki", P).copy()
-        bound = 100.0 * np.finfo(float).eps * max(float(np.linalg.cond(each)) for each in P)
+        eigenvalues = np.linalg.eigvalsh(P)
+        smallest = np.maximum(eigenvalues[:, 0], 1e-30 * eigenvalues[:, -1])  # rounding leaves zeros and less
+        bound = 100.0 * np.finfo(float).eps * float(np.max(eigenvalues[:, -1] / smallest))
         if bound > WIDEST_LIMIT:
             continue
         q = factors.posterior_of(sites, y, np.stack([np.eye(len(y))] * len(P)), P)
