@@ -39,9 +39,11 @@ class Arrival:
         return len(observed) > 200 and min(observed[-200:]) >= min(observed[:-200])
 
     def reason(self, iterations: int) -> str:
-        """Why it has not converged after so many iterations."""
+        """Why it has not converged after this number of iterations."""
         if self.stalled:
             return f"200 iterations brought no change below {min(self.changes):.1e}, expected less: take shorter steps"
+        if np.isinf(self.residual):
+            return f"no contraction in {iterations} iterations, so that the distance is unknown: raise max_iterations"
         return (
             f"the distance is {self.residual:.1e} after {iterations} iterations, expected below {self.tolerance:.0e}: "
             "raise max_iterations"

@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 class Value(NamedTuple):
     """The estimate of the evidence, and what it is made of."""
 
-    log_evidence: float | None  # none if a cavity is no distribution
+    log_evidence: float | None  # none if a cavity is not a distribution
     log_norm: Array
 
 
@@ -63,7 +63,7 @@ class Method(Protocol):
         """log Z_q of all data."""
 
     def traced(self, sites: Any, posterior: Any, K: Any) -> float | None:
-        """log Z_q after a sweep; none if a cavity is no distribution."""
+        """log Z_q after a sweep; none if a cavity is not a distribution."""
 
     def latents(self, sites: Any, posterior: Any, K: Any) -> tuple[Array, Array]:
         """Means and variances of the latent values at the data, each (n, C)."""
@@ -71,7 +71,7 @@ class Method(Protocol):
     def gradients(
         self, X: Array, state: "State", batch: Batch | None, exact: bool, learn: Sequence[str]
     ) -> dict[str, Array] | None:
-        """Derivatives of log Z_q, a mini-batch standing for all data; none if a cavity is no distribution."""
+        """Derivatives of log Z_q, a mini-batch standing for all data; none if a cavity is not a distribution."""
 
 
 class State(NamedTuple):
@@ -100,7 +100,7 @@ class Fit(NamedTuple):
     sites: Any
     prior: Prior  # as learned
     log_norm: Array  # log Z of each factor under the last cavities
-    log_evidence: float | None  # log Z_q of all data, every constant included; none if a cavity is no distribution
+    log_evidence: float | None  # log Z_q of all data, every constant included; none if a cavity is not a distribution
     gradients: dict[str, Array] | None  # fields with shapes as in the prior
     latent_mean: Array  # (n, C)
     latent_var: Array  # (n, C)  noise included
@@ -186,8 +186,8 @@ class Record:
             self.task.options.callback(Seen(self.count, state.residual, state.n_improper))
 
 
-def untold(_: State) -> None:
-    """Sweeps that nobody is told of."""
+def silent(_: State) -> None:
+    """A callback that does nothing."""
 
 
 def begin(task: Task, prior: Prior) -> State:
@@ -205,7 +205,7 @@ def first_rule(task: Task, prior: Prior, adaptive: Callable[[Array, Array, Array
 def hyper_step(task: Task, state: State, batch: Batch | None, exact: bool) -> State:
     """One step of the hyper-parameters with the factors' numbers held; everything of the prior recomputed, and q."""
     gradients = task.method.gradients(task.X, state, batch, exact, task.options.learn)
-    if gradients is None or state.rule is None:  # no gradient where a cavity is no distribution: they wait
+    if gradients is None or state.rule is None:  # no gradient where a cavity is not a distribution: they wait
         return state
     prior, rule = task.learned.uphill(state.prior, gradients, state.rule)
     K = task.method.matrices(task.X, prior)
@@ -226,7 +226,7 @@ def by_search(task: Task, start: State, settle: Settle) -> Fit:
         value = method.value(last.sites, last.posterior, last.K).log_evidence
         gradients = method.gradients(task.X, last, None, task.exact, options.learn)
         if value is None or gradients is None:
-            raise ValueError("damping: found cavities that are no distributions, expected a smaller one to avoid them")
+            raise ValueError("damping: found cavities that are not distributions, expected a smaller one to avoid them")
         return value, gradients
 
     steps = 200 if options.n_steps is None else options.n_steps

@@ -10,7 +10,6 @@ from dataclasses import field, make_dataclass, replace
 from functools import cache, wraps
 from typing import Any, TypeVar
 
-from reference.common._forms import FORMS
 from reference.common._options import Option, shown
 
 R = TypeVar("R")
@@ -50,7 +49,6 @@ OPTIONS: dict[str, Option] = {
         Option("optimizer", "choice", "of a search over hyper-parameters", choices=("adam", "lbfgs")),
         Option("scheme", "choice", "how sweeps and steps on hyper-parameters alternate", choices=_SCHEMES),
         Option("gradient_rule", "choice", "equation of the gradient", choices=("10", "exact")),
-        Option("form", "choice", "equations as printed one by one, or contracted; None: by the size", choices=FORMS),
         Option("factors", "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum")),
         Option("count", "choice", "how many factors share the tied site", choices=("all", "per-class")),
         Option("schedule", "choice", "q refreshed after all sites, or after each", choices=("parallel", "sequential")),

@@ -51,7 +51,7 @@ class Alternation(NamedTuple):
 
 
 class AlternationState(NamedTuple):
-    """What a callback is told after each iteration."""
+    """What a callback receives after each iteration."""
 
     iteration: int
     elbo: float
@@ -62,7 +62,7 @@ class AlternationState(NamedTuple):
 
 
 class VIState(NamedTuple):
-    """What a callback is told after every iteration towards a fixed point."""
+    """What a callback receives after every iteration towards a fixed point."""
 
     iteration: int
     elbo: float

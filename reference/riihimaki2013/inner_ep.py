@@ -81,7 +81,7 @@ def inner_cavity(marginal_mean: float, marginal_var: float, alpha: float, beta: 
 
     Returns
     -------
-    Scalar                    mean m_-, var v_-; a variance that is not positive is no distribution
+    Scalar                    mean m_-, var v_-; a variance that is not positive is not a distribution
     """
     var = 1.0 / (1.0 / marginal_var - alpha) if marginal_var * alpha != 1.0 else np.inf
     return Scalar(var * (marginal_mean / marginal_var - beta), var)

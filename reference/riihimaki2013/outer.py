@@ -29,7 +29,7 @@ class State(NamedTuple):
 class Evidence(NamedTuple):
     """log Z of (28), and the n log Z_q̂ in it."""
 
-    value: float | None  # None if a cavity is no distribution
+    value: float | None  # None if a cavity is not a distribution
     log_norm: Array  # (n,), empty without a value
 
 
@@ -42,7 +42,7 @@ class EPFit(NamedTuple):
     posterior: Posterior
     latent_mean: Array  # (n, c)
     latent_cov: Array  # (n, c, c)
-    log_evidence: float | None  # None if a cavity is no distribution
+    log_evidence: float | None  # None if a cavity is not a distribution
     log_tilted_norm: Array  # (n,), empty with log_evidence None
     local: dict[str, Array]
     trace: Array
@@ -94,7 +94,7 @@ class Record:
         self._steps.append(size)
 
     def left(self) -> None:
-        """A site was left as it was: its cavity is no distribution, or its quadrature makes no site."""
+        """A site was left as it was: its cavity is not a distribution, or its quadrature makes no site."""
         self._left += 1
 
     def swept(self, evidence: Callable[[], Evidence]) -> None:
@@ -119,7 +119,7 @@ def marginal(q: Posterior, i: int, n: int) -> Moments:
 
 
 def proper_cavity(mean: Array, cov: Array, site: Site) -> Moments | None:
-    """Cavity of a marginal mean (c,), cov (c, c) without its site; None if it is no distribution."""
+    """Cavity of a marginal mean (c,), cov (c, c) without its site; None if it is not a distribution."""
     try:
         return cavity(mean, cov, site.precision, site.location)
     except NotPositiveDefiniteError:
@@ -149,7 +149,7 @@ def largest_step(d_precision: Array, d_location: Array, mean: Array, var: Array)
 def evidence_of(
     q: Posterior, location: Array, cavities: Sequence[Moments | None], log_norm: Callable[[int, Moments], float]
 ) -> Evidence:
-    """log Z of (28), none if a cavity is no distribution.
+    """log Z of (28), none if a cavity is not a distribution.
 
     Parameters
     ----------

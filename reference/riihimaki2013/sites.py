@@ -18,7 +18,7 @@ from reference.riihimaki2013.model import log_multinomial_probit_likelihood
 
 Array = NDArray[np.float64]
 
-CAVITY = "the cavity of this datum is no distribution; lower damping"
+CAVITY = "the cavity of this datum is not a distribution; lower damping"
 
 
 class Moments(NamedTuple):
@@ -76,7 +76,7 @@ def cavity(latent_mean: Array, latent_cov: Array, site_precision: Array, site_lo
 
     Raises
     ------
-    NotPositiveDefiniteError  if what is left is no distribution
+    NotPositiveDefiniteError  if what is left is not a distribution
     """
     marginal = factorise(latent_cov, "latent_cov", "raise jitter or noise")
     precision = marginal.inverse - site_precision

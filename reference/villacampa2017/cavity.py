@@ -34,7 +34,7 @@ def cavity_distribution(inducing_mean: Array, inducing_cov: Array, precision: Ar
 
     Raises
     ------
-    NotPositiveDefiniteError  if what remains is no distribution
+    NotPositiveDefiniteError  if what remains is not a distribution
     """
     V_inv = factorise(inducing_cov, "inducing_cov", "lower damping").inverse
     cov = factorise(V_inv - precision, "cavity precision", "lower damping").inverse
@@ -58,7 +58,7 @@ def cavity(inducing_mean: Array, inducing_cov: Array, upsilon: Array, c1: float,
 
     Raises
     ------
-    ValueError                if C¹ υᵀVυ >= 1: what remains is no distribution
+    ValueError                if C¹ υᵀVυ >= 1: what remains is not a distribution
 
     Notes
     -----

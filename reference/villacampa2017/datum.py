@@ -167,7 +167,7 @@ class DatumEP(PriorOfClasses):
         return posterior_moments(sites.site_precision.T, sites.site_shift.T, K.upsilon, K.K_ZZ)  # (25)
 
     def cavities(self, sites: DatumSites, posterior: Gaussians, K: Matrices, i: int) -> list[Cavity]:
-        """q without factor i in every class, from sites, posterior and K; ValueError if one is no distribution."""
+        """q without factor i in every class, from sites, posterior and K; ValueError if one is not a distribution."""
         each = zip(*posterior, K.upsilon[:, i], sites.site_precision[i], sites.site_shift[i], strict=True)
         return [cavity(m, V, u, float(c1), float(c2)) for m, V, u, c1, c2 in each]  # (29) to (32)
 
@@ -204,7 +204,7 @@ class DatumEP(PriorOfClasses):
         return tilted_of_data(mean, var, self.y[rows])
 
     def all_cavities(self, sites: DatumSites, posterior: Gaussians, K: Matrices) -> list[list[Cavity]] | None:
-        """Of every datum, from sites, posterior and K; None if one is no distribution."""
+        """Of every datum, from sites, posterior and K; None if one is not a distribution."""
         try:
             return [self.cavities(sites, posterior, K, i) for i in range(len(self.y))]
         except ValueError:
@@ -245,7 +245,7 @@ class DatumEP(PriorOfClasses):
 
         Returns
         -------
-        dict or None              fields with shapes as in the prior; None if a cavity is no distribution
+        dict or None              fields with shapes as in the prior; None if a cavity is not a distribution
         """
         sites, q, prior, K = state[:4]
         cavities = self.all_cavities(sites, q, K)

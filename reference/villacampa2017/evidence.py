@@ -26,7 +26,7 @@ def gaussian_log_normaliser(mean: Array, cov: Array) -> float:
 
     Raises
     ------
-    NotPositiveDefiniteError  if cov is no covariance
+    NotPositiveDefiniteError  if cov is not a covariance
     """
     factor = factorise(cov, "cov", REMEDY)
     return float(0.5 * len(mean) * np.log(2.0 * np.pi) + 0.5 * factor.log_det + 0.5 * mean @ factor.inverse @ mean)
@@ -44,7 +44,7 @@ def ep_log_evidence(posterior: Sequence[Natural], prior: Sequence[Natural], log_
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the distributions is no distribution
+    NotPositiveDefiniteError  if one of the distributions is not a distribution
     """
     total = float(np.sum(log_scales))
     for sign, distributions in ((1.0, posterior), (-1.0, prior)):
@@ -68,7 +68,7 @@ def factor_log_scale(log_tilted_norm: float, cavities: Sequence[Natural], poster
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the distributions is no distribution
+    NotPositiveDefiniteError  if one of the distributions is not a distribution
     """
     total = log_tilted_norm
     for sign, distributions in ((1.0, cavities), (-1.0, posterior)):
@@ -90,7 +90,7 @@ def ep_log_evidence_from_moments(posterior: Gaussians, K_ZZ: Array, log_scales: 
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = float(np.sum(log_scales))
     for m, V, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
@@ -115,7 +115,7 @@ def factor_log_scale_from_moments(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = log_tilted_norm
     for sign, distributions in ((1.0, cavities), (-1.0, posterior)):
@@ -145,7 +145,7 @@ def factor_log_scale_rank_one(
 
     Raises
     ------
-    ValueError                    if a cavity is no distribution
+    ValueError                    if a cavity is not a distribution
     """
     result = log_tilted_norm.copy()
     for i, label in enumerate(y):

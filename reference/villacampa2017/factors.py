@@ -167,7 +167,7 @@ def factor_precision_from_moments(tilted_cov: Array, cavity_cov: Array) -> Array
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no covariance
+    NotPositiveDefiniteError  if one of the two is not a covariance
     """
     tilted = factorise(tilted_cov, "tilted_cov", "lower damping").inverse
     return tilted - factorise(cavity_cov, "cavity_cov", "lower damping").inverse
@@ -209,7 +209,7 @@ def factor_linear_from_moments(tilted_mean: Array, tilted_cov: Array, cavity_mea
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no covariance
+    NotPositiveDefiniteError  if one of the two is not a covariance
     """
     tilted = factorise(tilted_cov, "tilted_cov", "lower damping").inverse
     return tilted @ tilted_mean - factorise(cavity_cov, "cavity_cov", "lower damping").inverse @ cavity_mean
@@ -264,7 +264,7 @@ def recover_factor(new: Cavity, cavity: Cavity) -> Natural:
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no distribution
+    NotPositiveDefiniteError  if one of the two is not a distribution
     """
     return Natural(
         factor_precision_from_moments(new.cov, cavity.cov),
@@ -307,7 +307,7 @@ def factor_cavities(
 
     Raises
     ------
-    ValueError                    if what remains is no distribution
+    ValueError                    if what remains is not a distribution
     """
     # fmt: off
     q, (c1_label, c2_label, c1_other, c2_other) = posterior, (float(part[i, k]) for part in coefficients)

@@ -23,7 +23,7 @@ from reference.common._training import (
     finish,
     first_rule,
     hyper_step,
-    untold,
+    silent,
     with_defaults,
 )  # fmt: skip
 from reference.common.errors import NotPositiveDefiniteError
@@ -47,7 +47,7 @@ class Move(NamedTuple):
     exact: bool  # the whole derivative of log Z_q; else formula (10)
 
 
-def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = untold) -> State:
+def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = silent) -> State:
     """Sweeps over all data until no factor of villacampa2017 moves: sections 2.2 and E.
 
     It stops where the distance that sweeps would still go, the last residual times max(1, ρ/(1 - ρ)) with ρ the factor
@@ -58,7 +58,7 @@ def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] =
     ----------
     task : Task               EP, SEP or GFITC, inputs, options
     state : State             where to start
-    callback : callable       told the state after every sweep
+    callback : callable       called with the state after every sweep
     """
     # fmt: off
     arrival, everything = Arrival(task.options.tolerance), np.arange(len(task.X))
@@ -75,7 +75,7 @@ def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] =
             return state._replace(converged=True)
         if arrival.stalled:
             break
-    improper = f"{step.n_improper} cavities are no distributions and keep their factors"
+    improper = f"{step.n_improper} cavities are not distributions and keep their factors"
     return state._replace(reason=improper if step.n_improper else arrival.reason(len(arrival.changes)))
     # fmt: on
 
@@ -101,7 +101,7 @@ def training_schedule(scheme: str, n_steps: int) -> tuple[Move, ...]:
 
 @equation("villacampa2017", "u17-minibatch-schedule")
 def minibatch_training_step(
-    task: Task, state: State, batch: Batch, exact: bool, callback: Callable[[State], None] = untold
+    task: Task, state: State, batch: Batch, exact: bool, callback: Callable[[State], None] = silent
 ) -> State:
     """All factors of a mini-batch, then one step along (12), q rebuilt after each: 2.3.2 of villacampa2017.
 
@@ -111,7 +111,7 @@ def minibatch_training_step(
     state : State             before
     batch : (b,)              indices of the mini-batch, each once; all data are one too
     exact : bool              the exact gradient in place of (12)
-    callback : callable       told the state before the hyper-parameters move
+    callback : callable       called with the state before the hyper-parameters move
 
     Raises
     ------

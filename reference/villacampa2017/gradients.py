@@ -165,7 +165,7 @@ def distributions_of(
     Raises
     ------
     NotPositiveDefiniteError      if one of K_ZZ is singular
-    ValueError                    if a cavity is no distribution
+    ValueError                    if a cavity is not a distribution
     """
     # fmt: off
     q, upsilon = posterior, projection_vectors(K_XZ, K_ZZ)                                         # below (8)

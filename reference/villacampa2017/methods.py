@@ -79,7 +79,7 @@ class PriorOfClasses:
         raise NotImplementedError
 
     def traced(self, sites: Any, posterior: Gaussians, K: Any) -> float | None:
-        """log Z_q after a sweep, from sites, posterior and K; none if a cavity is no distribution."""
+        """log Z_q after a sweep, from sites, posterior and K; none if a cavity is not a distribution."""
         return self.value(sites, posterior, K).log_evidence
 
 
@@ -89,7 +89,7 @@ class Pairwise(PriorOfClasses):
     y: Labels
 
     def distributions(self, sites: Any, posterior: Gaussians, K: Matrices) -> Distributions:
-        """What (10) is evaluated on, from sites, posterior and K; ValueError if a cavity is no distribution."""
+        """What (10) is evaluated on, from sites, posterior and K; ValueError if a cavity is not a distribution."""
         raise NotImplementedError
 
     def exact(self, sites: Any, distributions: Distributions, K: Matrices, weights: Array) -> list[Any]:
@@ -115,7 +115,7 @@ class Pairwise(PriorOfClasses):
 
         Returns
         -------
-        dict or None              fields with shapes as in the prior; None if a cavity is no distribution
+        dict or None              fields with shapes as in the prior; None if a cavity is not a distribution
         """
         # fmt: off
         K, prior = state.K, state.prior

@@ -94,7 +94,7 @@ def sep_cavity(posterior: Sequence[Natural], sites: Sequence[Natural], counts: A
 
     Raises
     ------
-    NotPositiveDefiniteError  if what remains is no distribution
+    NotPositiveDefiniteError  if what remains is not a distribution
     """
     results = []
     for q, tied, n in zip(posterior, sites, counts, strict=True):
@@ -118,7 +118,7 @@ def sep_log_evidence(cavities: Gaussians, posterior: Gaussians, K_ZZ: Array, cou
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = ep_log_evidence_from_moments(posterior, K_ZZ, log_norm)  # (60)
     for k, count in enumerate(counts.tolist()):

@@ -53,7 +53,7 @@ def kl_to_prior(posterior: Gaussians, K_ZZ: Array) -> float:
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = 0.0
     for m, S, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
@@ -78,7 +78,7 @@ def vi_outer_bound(
 
     Raises
     ------
-    NotPositiveDefiniteError     if one of the matrices is no covariance
+    NotPositiveDefiniteError     if one of the matrices is not a covariance
     ValueError                   for more than 1e6 points
     """
     C, m = posterior.mean.shape
@@ -212,7 +212,7 @@ def variational_elbo(posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, 
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     marginal = vi_latent_marginal(posterior, k_xx, K_XZ, K_ZZ)  # (16), (17)
     wins = np.exp(log_largest(marginal.mean, marginal.var, y))

@@ -46,7 +46,7 @@ def monte_carlo_log_norms(
     Raises
     ------
     ValueError                for fewer than two draws
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     if _check.count(n_draws, "n_draws") < 2:
         raise ValueError(f"n_draws: found {shown(n_draws)}, expected at least 2")

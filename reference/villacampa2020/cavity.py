@@ -22,7 +22,7 @@ def power_cavity(posterior: Natural, site: Natural, alpha: float) -> Natural:
 
     Raises
     ------
-    NotPositiveDefiniteError  if what remains is no distribution
+    NotPositiveDefiniteError  if what remains is not a distribution
     """
     left = Natural(posterior.precision - alpha * site.precision, posterior.shift - alpha * site.shift)
     for precision in left.precision:
@@ -43,7 +43,7 @@ def power_cavity_covariance(inducing_cov: Array, c1: float, upsilon: Array, alph
 
     Raises
     ------
-    ValueError                if α C¹ υᵀVυ >= 1: what remains is no distribution
+    ValueError                if α C¹ υᵀVυ >= 1: what remains is not a distribution
 
     Notes
     -----
@@ -70,7 +70,7 @@ def power_cavity_mean(
 
     Raises
     ------
-    ValueError                if α C¹ υᵀVυ >= 1: what remains is no distribution
+    ValueError                if α C¹ υᵀVυ >= 1: what remains is not a distribution
     """
     V_upsilon = inducing_cov @ upsilon
     q = float(upsilon @ V_upsilon)

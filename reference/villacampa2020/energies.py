@@ -56,7 +56,7 @@ def arpep_objective(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     weight = 1.0 if n is None else n / len(y)
     if alpha == 0.0 and weight == 1.0:
@@ -144,7 +144,7 @@ def tied_log_norms(
 
     Raises
     ------
-    NotPositiveDefiniteError  if the cavity is no distribution
+    NotPositiveDefiniteError  if the cavity is not a distribution
     """
     theta = natural_parameters(posterior)
     cavity = power_cavity(theta, factor, alpha)  # (A.7)
@@ -175,7 +175,7 @@ def apep_objective(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     if alpha == 0.0:
         return arpep_objective(posterior, y, K, epsilon, 0.0, n)
@@ -216,7 +216,7 @@ def energy(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance, or a cavity no distribution
+    NotPositiveDefiniteError  if one of the matrices is not a covariance, or a cavity no distribution
     """
     N = len(y) if n is None else n
     weight = N / len(y)
@@ -323,7 +323,7 @@ def arpep_limit(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     theta, prior, length = natural_parameters(posterior), natural_prior(K_ZZ), alpha / n
     cavity = along(theta, along(theta, prior, -1.0), -length)  # θ\ = θ - (α/n) θ̃, θ̃ = θ - θ_prior

@@ -26,7 +26,7 @@ def gaussian_log_normaliser(mean: Array, cov: Array) -> float:
 
     Raises
     ------
-    NotPositiveDefiniteError  if cov is no covariance
+    NotPositiveDefiniteError  if cov is not a covariance
     """
     factor = factorise(cov, "cov", REMEDY)
     return float(0.5 * len(mean) * np.log(2.0 * np.pi) + 0.5 * factor.log_det + 0.5 * mean @ factor.inverse @ mean)
@@ -62,7 +62,7 @@ def site_log_normaliser(log_tilted_norm: float, cavity: Natural, posterior: Natu
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the distributions is no distribution
+    NotPositiveDefiniteError  if one of the distributions is not a distribution
     """
     return log_tilted_norm + log_normaliser_of(cavity) - log_normaliser_of(posterior)
 
@@ -82,7 +82,7 @@ def pep_log_evidence_from_moments(posterior: Gaussians, K_ZZ: Array, log_norm: A
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     return _prior_part(posterior, K_ZZ) + float(np.sum(log_norm)) / alpha
 
@@ -111,7 +111,7 @@ def site_log_normaliser_from_moments(log_tilted_norm: float, cavity: Gaussians, 
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = log_tilted_norm
     for sign, distributions in ((1.0, cavity), (-1.0, posterior)):
@@ -141,7 +141,7 @@ def site_log_normaliser_rank_one(
 
     Raises
     ------
-    ValueError                    if a cavity is no distribution
+    ValueError                    if a cavity is not a distribution
     """
     c1, c2 = coefficients
     p = np.einsum("kim,km->ik", upsilon, posterior.mean)
@@ -175,7 +175,7 @@ def pep_log_evidence_limit(
 
     Raises
     ------
-    NotPositiveDefiniteError      if one of the matrices is no covariance
+    NotPositiveDefiniteError      if one of the matrices is not a covariance
     """
     c1, c2 = coefficients
     p = np.einsum("kim,km->ik", upsilon, posterior.mean)

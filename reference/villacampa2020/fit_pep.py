@@ -23,7 +23,7 @@ from reference.common._training import (
     finish,
     first_rule,
     hyper_step,
-    untold,
+    silent,
     with_defaults,
 )  # fmt: skip
 from reference.common.errors import NotPositiveDefiniteError
@@ -88,7 +88,7 @@ class PEP:
         return Step(new.coefficients, new.posterior, residual, new.n_improper)
 
     def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q from sites, posterior and K, and (1/α) log Z_i (n,); no log Z_q if a cavity is no distribution."""
+        """log Z_q from sites, posterior and K, and (1/α) log Z_i (n,); no log Z_q if a cavity is not a distribution."""
         whole = posterior, self.y, K, self.epsilon, self.alpha
         refined = pep_refine_factors(sites, *whole)  # (A.7) to (A.21)
         return Value(None if refined.n_improper else pep_log_evidence(sites, *whole), refined.log_norm)  # (8), (A.23)
@@ -98,7 +98,7 @@ class PEP:
         # fmt: off
         try:
             distributions = tilted_distributions(sites, posterior, self.y, K, self.epsilon, self.alpha)
-        except ValueError:  # a cavity is no distribution
+        except ValueError:  # a cavity is not a distribution
             return None
         each = [site_log_normaliser_from_moments(distribution.log_norm, distribution.cavity, posterior)      # (A.27)
                 for distribution in distributions]
@@ -125,7 +125,7 @@ class PEP:
 
         Returns
         -------
-        dict or None                  fields with shapes as in the prior; None if a cavity is no distribution
+        dict or None                  fields with shapes as in the prior; None if a cavity is not a distribution
         """
         K, rows = state.K, np.arange(len(X)) if batch is None else batch
         try:
@@ -139,7 +139,7 @@ class PEP:
                 by_K = self.held(state, rows)
         except NotPositiveDefiniteError:
             raise
-        except ValueError:  # a cavity is no distribution
+        except ValueError:  # a cavity is not a distribution
             return None
         return class_gradients(by_K, X, state.prior, learn)
 
@@ -223,7 +223,7 @@ def pep_residual(new: Coefficients, old: Coefficients, posterior: Gaussians, ups
     return float(max(np.max(np.abs(c1) * q), np.max(np.abs(c2 - c1 * p) * np.sqrt(q))))
 
 
-def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = untold) -> State:
+def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] = silent) -> State:
     """Sweeps over all data until no factor of villacampa2020 moves: appendix A.5.
 
     It stops where the distance that sweeps would still go, the last residual times max(1, ρ/(1 - ρ)) with ρ the factor
@@ -234,7 +234,7 @@ def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] =
     ----------
     task : Task               PEP, inputs, options
     state : State             where to start
-    callback : callable       told the state after every sweep
+    callback : callable       called with the state after every sweep
     """
     # fmt: off
     arrival, everything = Arrival(task.options.tolerance), np.arange(len(task.X))
@@ -251,16 +251,16 @@ def to_fixed_point(task: Task, state: State, callback: Callable[[State], None] =
             return state._replace(converged=True)
         if arrival.stalled:
             break
-    improper = f"{step.n_improper} cavities are no distributions and keep their factors"
+    improper = f"{step.n_improper} cavities are not distributions and keep their factors"
     return state._replace(reason=improper if step.n_improper else arrival.reason(len(arrival.changes)))
     # fmt: on
 
 
 @equation("villacampa2020", "u20-joint-optimisation")
-def training_step(task: Task, state: State, batch: Batch, callback: Callable[[State], None] = untold) -> State:
+def training_step(task: Task, state: State, batch: Batch, callback: Callable[[State], None] = silent) -> State:
     """One sweep over a batch, then one step of the hyper-parameters, without waiting for convergence: 3.1, 3.5.
 
-    The numbers C¹ and C² stay while υ, s, K and q are recomputed. Where a cavity is no distribution there is no
+    The numbers C¹ and C² stay while υ, s, K and q are recomputed. Where a cavity is not a distribution there is no
     gradient, and the hyper-parameters wait.
 
     Parameters
@@ -268,7 +268,7 @@ def training_step(task: Task, state: State, batch: Batch, callback: Callable[[St
     task : Task               PEP of villacampa2020, inputs, and the hyper-parameters that move; none: factors alone
     state : State             before
     batch : (b,)              indices, each once; all data are a batch too
-    callback : callable       told the state before the hyper-parameters move
+    callback : callable       called with the state before the hyper-parameters move
 
     Raises
     ------

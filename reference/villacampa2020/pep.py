@@ -97,7 +97,7 @@ def pep_remove(posterior: Gaussians, c1: Array, c2: Array, upsilon: Array, alpha
 
     Raises
     ------
-    ValueError                if what remains is no distribution
+    ValueError                if what remains is not a distribution
     """
     each = list(zip(posterior.mean, posterior.cov, c1.tolist(), c2.tolist(), upsilon, strict=True))
     cov = [power_cavity_covariance(V, c1_k, u, alpha) for _, V, c1_k, _, u in each]  # (A.8)
@@ -187,7 +187,7 @@ def pep_update(tilted: TiltedDistribution, new: Gaussians, alpha: float) -> Fact
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no distribution
+    NotPositiveDefiniteError  if one of the two is not a distribution
     """
     c1, c2 = np.empty(len(new.mean)), np.empty(len(new.mean))
     log_scale = tilted.log_norm
@@ -355,7 +355,7 @@ def tilted_distributions(
 
     Raises
     ------
-    ValueError                    if a cavity is no distribution
+    ValueError                    if a cavity is not a distribution
     """
     rows = np.arange(len(y)) if batch is None else batch
     at = K.of(rows)
@@ -381,7 +381,7 @@ def pep_log_evidence(
 
     Raises
     ------
-    ValueError                    if a cavity is no distribution
+    ValueError                    if a cavity is not a distribution
     NotPositiveDefiniteError      if one of the distributions is none
     """
     # fmt: off

@@ -107,7 +107,7 @@ def factor_precision_from_moments(tilted_cov: Array, cavity_cov: Array) -> Array
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no covariance
+    NotPositiveDefiniteError  if one of the two is not a covariance
     """
     tilted = factorise(tilted_cov, "tilted_cov", SITES_REMEDY).inverse
     return tilted - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse
@@ -160,7 +160,7 @@ def factor_linear_from_moments(tilted_mean: Array, tilted_cov: Array, cavity_mea
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the two is no covariance
+    NotPositiveDefiniteError  if one of the two is not a covariance
     """
     tilted = factorise(tilted_cov, "tilted_cov", SITES_REMEDY).inverse
     return tilted @ tilted_mean - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse @ cavity_mean

@@ -26,7 +26,7 @@ def kl_to_prior(posterior: Gaussians, K_ZZ: Array) -> float:
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     total = 0.0
     for m, V, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
@@ -71,7 +71,7 @@ def vb_outer_bound(
 
     Raises
     ------
-    NotPositiveDefiniteError     if one of the matrices is no covariance
+    NotPositiveDefiniteError     if one of the matrices is not a covariance
     ValueError                   for more than 1e6 points
     """
     C, m = posterior.mean.shape
@@ -104,7 +104,7 @@ def variational_elbo(
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of the matrices is no covariance
+    NotPositiveDefiniteError  if one of the matrices is not a covariance
     """
     marginal = latent_marginal(posterior, upsilon, cond_var)
     data = scaled_log_expected_powers(*marginal, y, epsilon, 0.0).log_expectation

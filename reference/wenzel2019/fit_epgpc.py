@@ -84,7 +84,7 @@ def propagate(
     """Parallel sweeps from sites of zero, or from others: every cavity from one q(u), every site towards its moments.
 
     `residual` is the estimated distance of the sites from the fixed point, see `Arrival`, by the largest relative
-    change of a and b as if the step had been whole. A site whose cavity is no distribution is left and counted.
+    change of a and b as if the step had been whole. A site whose cavity is not a distribution is left and counted.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def propagate(
         if callback is not None:
             callback(EPState(len(trace), trace[-1], arrival.residual, sites, hyper))
     converged = arrival.converged and not left
-    reason = f"{left} cavities are no distribution" if left else arrival.reason(len(trace))
+    reason = f"{left} cavities are not distributions" if left else arrival.reason(len(trace))
     counts = n_improper, len(trace)
     return _finished(given, K, sites, trace, arrival.residual, converged, counts, "" if converged else reason)
 

@@ -106,7 +106,7 @@ def audit(
     quiet = as_json or as_markdown or output is not None or check is not None
     console = errors if quiet else show.console()
     if rerun:
-        from validation.ledger import rerun as rerunning  # the checks take seconds to load
+        from validation.command import rerun as rerunning  # the checks take seconds to load
 
         failures += rerunning.run(console, sources, rows[0], slow=slow)
     elif not quiet:

@@ -114,7 +114,7 @@ def verify(
             _refuse(errors, f"{name}: {error.strerror or error}")
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
-        from validation.ledger import measure
+        from validation.command import calls
         from validation.report import export, moved, page, table
 
         narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
@@ -125,7 +125,7 @@ def verify(
             engine(cluster, jobs=jobs, threads=threads) as who,
             nullcontext(None) if quiet else progress(errors, len(selection.pairs), forecast) as listen,
         ):
-            recording = None if executed is None else measure.Recording(who)
+            recording = None if executed is None else calls.Recording(who)
             result = runner.run(selection, listen=listen, engine=recording or who, store=store)
         console = Console()
         # of what was not asked this time nothing can be said

@@ -39,7 +39,6 @@ _REPORTED = frozenset(
         "diverged",
         "digits",
         "evaluations",
-        "form",
         "gradients",
         "last_rate",
         "learning",

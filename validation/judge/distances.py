@@ -46,7 +46,7 @@ SHARE, FLOOR = 0.02, 0.005
 # a mean logarithm of ratios held more widely than this would pass variances 5 % off
 RESOLVING = 0.04
 
-# of the largest covariance: nine of ten recorded distances are smaller (tests/validation/test_distances.py)
+# of the largest covariance: nine of ten recorded distances are smaller (tests/validation/judge/test_distances.py)
 COVARIANCE_BAND = 0.6
 
 # small problems without a stored truth, which quadrature answers, and its digits where eight cost too much

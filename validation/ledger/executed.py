@@ -1,7 +1,7 @@
 """Who executes each entry: solves and checks of a quick run of `triad verify`, or tests alone; a record of such a run.
 
 `executed.json` is written by `make executed` and compared by `.ci/run` with what its own run of `triad verify`
-executes (`validation.ledger.measure`). The page and the card read it, so that they need no run.
+executes (`validation.command.calls`). The page and the card read it, so that they need no run.
 
     "PAPER:ID"    "solve"     solves that execute it, as "WITNESS METHOD"
                   "loop"      those of them that call it in their own loop, and not only from within another entry
@@ -18,19 +18,31 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from validation.ledger.inventory import Equation
 from validation.ledger.registry import Function
-
-if TYPE_CHECKING:
-    from validation.ledger.measure import Call
 
 FILE = Path(__file__).parent / "executed.json"
 SCHEMA = 3
 SOLVES_OF = "reference"  # the witness whose solves are to be the papers' own equations
 # kinds of entries that say what an algorithm does, of which solves are to be made
 ALGORITHM = ("update", "objective", "gradient", "prediction", "bound", "approximation")
+
+
+class Call(NamedTuple):
+    """A marked function was called.
+
+    function    its address
+    caller      address of the nearest marked function above it, empty if there is none below the door
+    door        "WITNESS METHOD" of the nearest solve above it, or the id of the check
+    solved      whether the door is a solve
+    """
+
+    function: str
+    caller: str
+    door: str
+    solved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ def shown(functions: Iterable[Function]) -> dict[str, tuple[Equation, ...]]:
 
 
 def record(functions: Iterable[Function], calls: Iterable[Call]) -> Record:
-    """The record of the calls that were seen (`validation.ledger.measure`).
+    """The record of the calls that were seen (`validation.command.calls`).
 
     An entry that was not executed is there too, with nothing.
     """

@@ -99,7 +99,7 @@ def told_apart(paper: str, entry: str, printed: Any, corrected: Any) -> None:
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 
 
-def told(paper: str, entry: str, *values: float) -> None:
+def assert_recorded(paper: str, entry: str, *values: float) -> None:
     """Assert that the numbers by which the ledger decides a misprint or slip are those that came out.
 
     Each value must stand in the entry's `number`, in this order and to the digits that are written there; other numbers

@@ -19,7 +19,7 @@ from reference.izmailov2016.jaakkola_jordan import (
     lambda_matrix,
 )
 from reference.izmailov2016.model import log_evidence
-from validation.ledger.numbers import told
+from validation.ledger.numbers import assert_recorded
 
 
 def log_sigmoid(f):
@@ -47,7 +47,7 @@ def test_the_parabola_touches_the_log_logistic_from_below():
             assert abs(printed.lam[0] / derivative - 1) > 0.05
         if xi == 3.0:
             worst = np.argmax(printed.value - log_sigmoid(t))  # between 0 and ξ
-            told("izmailov2016", "u4.1-jj", t[worst], log_sigmoid(t[worst]), printed.value[worst])
+            assert_recorded("izmailov2016", "u4.1-jj", t[worst], log_sigmoid(t[worst]), printed.value[worst])
 
 
 def test_the_bound_stands_saturation_and_zero():
@@ -69,7 +69,7 @@ def test_lambda_is_half_the_polya_gamma_mean():
     np.testing.assert_allclose(lambda_matrix(xi), wanted, rtol=1e-7, atol=0)
     printed = lambda_matrix_as_printed(xi[:5])
     assert np.min(np.abs(printed / wanted[:5] - 1)) > 1e-3
-    told("izmailov2016", "u4.1-Lambda", wanted[3], printed[3])
+    assert_recorded("izmailov2016", "u4.1-Lambda", wanted[3], printed[3])
 
 
 def test_the_derivative_of_lambda_is_its_derivative_at_any_size():

@@ -25,7 +25,7 @@ from reference.riihimaki2013.quadrature_ep import (
     xi_from_moments,
 )
 from reference.riihimaki2013.sites import augmented_tilted, difference_matrix
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 Y = 1
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # several inverses of 4 x 4 matrices with conditions below 1e3
@@ -91,7 +91,7 @@ def test_the_printed_lambda_subtracts_the_wrong_covariance():
     got = lambda_from_moments(hat, w.Sigma_w[:2, :2], difference_matrix(2, 0))
     np.testing.assert_allclose(got, Lambda, **TIGHT)
     told_apart("riihimaki2013", "19", printed[0, 0], got[0, 0])
-    told("riihimaki2013", "19", Lambda[0, 0], printed[0, 0], printed.size)
+    assert_recorded("riihimaki2013", "19", Lambda[0, 0], printed[0, 0], printed.size)
     with pytest.raises(ValueError, match="broadcast"):
         lambda_from_moments_as_printed(np.eye(2), np.eye(4))
 

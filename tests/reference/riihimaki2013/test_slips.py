@@ -20,7 +20,7 @@ from reference.riihimaki2013.sites import (
     tilted_covariance,
     tilted_mean_augmented,
 )
-from validation.ledger.numbers import told
+from validation.ledger.numbers import assert_recorded
 
 PAPER = "riihimaki2013"
 Y = 1
@@ -49,12 +49,12 @@ def orthant(mean, cov):
 
 def test_a_site_of_the_latent_values_is_no_normal_density(model):
     precision = integrated(model.alpha[0])
-    told(PAPER, "slip-1", int(np.linalg.matrix_rank(precision)), len(precision))
+    assert_recorded(PAPER, "slip-1", int(np.linalg.matrix_rank(precision)), len(precision))
 
 
 def test_a_factor_of_the_likelihood_is_a_distribution_function():
     one = multinomial_probit_likelihood(np.zeros(2), 0)  # E[Φ(u)]
-    told(PAPER, "slip-2", one, quad(lambda u: norm.pdf(u) ** 2, -12, 12)[0])
+    assert_recorded(PAPER, "slip-2", one, quad(lambda u: norm.pdf(u) ** 2, -12, 12)[0])
 
 
 def test_the_site_precision_is_what_the_tilted_one_has_beyond_the_cavity(model):
@@ -62,7 +62,7 @@ def test_the_site_precision_is_what_the_tilted_one_has_beyond_the_cavity(model):
     tilted = np.linalg.inv(tilted_covariance(s.cavity_cov, difference_matrix(3, Y), s.alpha[0]))
     site = integrated(s.alpha[0])
     np.testing.assert_allclose(tilted - np.linalg.inv(s.cavity_cov), site, rtol=1e-9, atol=1e-10)
-    told(PAPER, "slip-3", site[0, 0], tilted[0, 0])
+    assert_recorded(PAPER, "slip-3", site[0, 0], tilted[0, 0])
 
 
 def test_the_approximation_of_the_tilted_distribution_is_a_density():
@@ -80,7 +80,7 @@ def test_the_approximation_of_the_tilted_distribution_is_a_density():
     weights = weights / np.sum(weights)
     total = np.einsum("abc,a,b,c->", site, weights, weights, weights)
     assert total == pytest.approx(1.0, rel=1e-6, abs=0)  # forty nodes
-    told(PAPER, "slip-4", total)
+    assert_recorded(PAPER, "slip-4", total)
 
 
 def test_the_site_precision_is_like_the_negative_hessian(model):
@@ -92,7 +92,7 @@ def test_the_site_precision_is_like_the_negative_hessian(model):
 
     hessian = np.array([[(value(f + a + b) - value(f + a - b) - value(f - a + b) + value(f - a - b)) / (4.0 * h * h)
                          for a in h * np.eye(3)] for b in h * np.eye(3)])  # fmt: skip
-    told(PAPER, "slip-5", np.linalg.eigvalsh(integrated(model.alpha[0]))[-1], np.linalg.eigvalsh(hessian)[0])
+    assert_recorded(PAPER, "slip-5", np.linalg.eigvalsh(integrated(model.alpha[0]))[-1], np.linalg.eigvalsh(hessian)[0])
 
 
 def test_the_selection_of_latent_values_is_one_for_all_data(model):
@@ -103,14 +103,14 @@ def test_the_selection_of_latent_values_is_one_for_all_data(model):
         part = tilted_mean_augmented(w.mu_w, w.Sigma_w, w.B_tilde, s.alpha[0], s.beta[0])
         kept.append(tuple(int(np.argmin(np.abs(whole - value))) for value in part))
         np.testing.assert_allclose(part, whole[list(kept[-1])], rtol=1e-9, atol=1e-11)
-    told(PAPER, "slip-6", len(set(kept)), s.n)
+    assert_recorded(PAPER, "slip-6", len(set(kept)), s.n)
 
 
 def test_the_natural_location_is_no_fixed_point_of_the_precision(model):
     s = model
     site = outer_site(s.alpha[0], s.beta[0], Y)
-    told(PAPER, "slip-7", site.location[0], (integrated(s.alpha[0]) @ site.location)[0])
-    told(PAPER, "slip-8", np.min(site.location))
+    assert_recorded(PAPER, "slip-7", site.location[0], (integrated(s.alpha[0]) @ site.location)[0])
+    assert_recorded(PAPER, "slip-8", np.min(site.location))
 
 
 def test_the_divergence_from_p_hat_and_from_q_hat_differ_by_a_constant():
@@ -131,7 +131,7 @@ def test_the_divergence_from_p_hat_and_from_q_hat_differ_by_a_constant():
     apart = [kl(lambda g: np.log(p_hat(g)), p_hat, q) - kl(lambda g: np.log(q_hat(g)), q_hat, q)
              for q in ((0.0, 2.0), (1.1, 0.7))]  # fmt: skip
     assert apart[0] == pytest.approx(apart[1], rel=1e-6, abs=0)  # differences of quadratures to 1e-11
-    told(PAPER, "slip-9", *apart)
+    assert_recorded(PAPER, "slip-9", *apart)
 
 
 def test_the_diagonal_form_has_no_entries_beside_the_diagonal(model):
@@ -139,7 +139,7 @@ def test_the_diagonal_form_has_no_entries_beside_the_diagonal(model):
     mean, cov = B.T @ s.cavity_mean, B.T @ s.cavity_cov @ B + 1.0
     Lambda = np.linalg.inv(tilted_moments_quadrature(mean, cov, 60).cov) - np.linalg.inv(cov)
     cut = np.diag(diagonal_lambda(Lambda))
-    told(PAPER, "slip-10", cut[0, 1], Lambda[0, 1])
+    assert_recorded(PAPER, "slip-10", cut[0, 1], Lambda[0, 1])
 
 
 def test_a_product_rule_has_its_nodes_in_every_dimension(model):
@@ -150,8 +150,8 @@ def test_a_product_rule_has_its_nodes_in_every_dimension(model):
     grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1)
     values = np.prod(ndtr(mean + grid @ np.linalg.cholesky(cov).T), axis=-1)
     assert tilted_moments_quadrature(mean, cov, 10).norm == pytest.approx(weights @ values @ weights, **CLOSE)
-    told(PAPER, "slip-11", len(nodes), grid.shape[-1])
-    told(PAPER, "slip-14", s.n * values.size)
+    assert_recorded(PAPER, "slip-11", len(nodes), grid.shape[-1])
+    assert_recorded(PAPER, "slip-14", s.n * values.size)
     assert complexity_table("qep", s.n, s.c, 1, 10, 1).likelihood == s.n * values.size
 
 
@@ -161,7 +161,7 @@ def test_the_class_probability_needs_the_auxiliary_variable(model):
     with_u, without = (orthant(m, S + extra + np.eye(2)) for extra in (np.ones((2, 2)), np.zeros((2, 2))))
     # 1024 points: up to 1e-5 for three classes
     assert class_probability_from_g(s.cavity_mean, s.cavity_cov, Y) == pytest.approx(with_u, rel=1e-4, abs=0)
-    told(PAPER, "slip-12", with_u, without)
+    assert_recorded(PAPER, "slip-12", with_u, without)
 
 
 def test_the_posterior_is_skewed_and_its_approximation_is_not():
@@ -172,14 +172,14 @@ def test_the_posterior_is_skewed_and_its_approximation_is_not():
     )
     m = first / mass
     var = second / mass - m**2
-    told(PAPER, "slip-13", (third / mass - 3.0 * m * var - m**3) / var**1.5, 0)
+    assert_recorded(PAPER, "slip-13", (third / mass - 3.0 * m * var - m**3) / var**1.5, 0)
 
 
 def test_two_precisions_share_a_letter(model):
     s = model
     pi = np.stack([site_precision(s.alpha[i], int(s.y[i])).pi for i in range(s.n)])
     T = stacked_site_matrix(pi)
-    told(PAPER, "slip-16", len(np.diag(s.alpha[0])), len(T))
+    assert_recorded(PAPER, "slip-16", len(np.diag(s.alpha[0])), len(T))
 
 
 def test_one_number_is_added_to_the_sum_of_the_inner_precisions(model):
@@ -189,4 +189,4 @@ def test_one_number_is_added_to_the_sum_of_the_inner_precisions(model):
     np.testing.assert_allclose(direct, integrated(a), rtol=1e-10, atol=1e-12)
     lowrank = B @ (np.diag(a) - np.outer(a, a) / (1.0 + np.sum(a))) @ B.T
     np.testing.assert_allclose(lowrank, direct, rtol=1e-10, atol=1e-12)
-    told(PAPER, "slip-17", direct[0, 0], np.size(1.0 + np.sum(a)), len(np.ones(2)))
+    assert_recorded(PAPER, "slip-17", direct[0, 0], np.size(1.0 + np.sum(a)), len(np.ones(2)))

@@ -21,7 +21,7 @@ from reference.villacampa2017.evidence import (
 )
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep, posterior_of
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 CLOSE = {"rel": 1e-9, "abs": 1e-10}  # matrices of 3 x 3 with conditions below 1e3
 
@@ -73,14 +73,14 @@ def test_a_scaled_factor_integrates_to_z_under_its_cavity(model):
     alone = factor_log_scale_from_moments_as_printed(log_z, cavities[0])
     assert alone == pytest.approx(log_z, **CLOSE)
     told_apart("villacampa2017", "61", alone, by_moments)
-    told("villacampa2017", "61", wanted, alone)
+    assert_recorded("villacampa2017", "61", wanted, alone)
     assert abs(log_z - wanted) > 0.1
     g_cavity = sum(gaussian_log_normaliser(*c) for c in cavities)
     printed = factor_scale_as_printed(log_z, g_cavity, sum(gaussian_log_normaliser(*c) for c in q))
     assert printed == pytest.approx(wanted, rel=1e-8, abs=0)
     assert abs(printed - np.exp(wanted)) > 0.1
     told_apart("villacampa2017", "56", printed, np.exp(got))  # of s̃, not of its logarithm
-    told("villacampa2017", "56", np.exp(wanted), printed)
+    assert_recorded("villacampa2017", "56", np.exp(wanted), printed)
 
 
 @pytest.mark.verifies("villacampa2017", "u26-efficient-scale", route="moments of cavities by division")
@@ -131,7 +131,7 @@ def test_the_evidence_is_that_of_regression_on_pseudo_observations(model):
     determinants = np.linalg.det(s.K_ZZ)
     assert printed == pytest.approx(wanted + 0.5 * np.sum(np.log(determinants) - determinants), **CLOSE)
     assert abs(printed - wanted) > 0.1
-    told("villacampa2017", "60", wanted, printed)
+    assert_recorded("villacampa2017", "60", wanted, printed)
 
 
 def evidence_of_ep(upsilon, cond_var, y, K):

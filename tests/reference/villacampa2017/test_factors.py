@@ -36,7 +36,7 @@ from reference.villacampa2017.factors import (
     update_c2_other,
 )
 from reference.villacampa2017.posterior import Coefficients, Gaussians
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # inverses of 3 x 3 matrices, conditions below 1e3
 DATUM, Y, K = 1, 1, 2  # the datum, its label, and the class it is compared with
@@ -132,7 +132,7 @@ def test_a_latent_value_under_the_cavity(model):
     np.testing.assert_allclose(printed, s.K_XZ[Y, DATUM] @ np.linalg.solve(s.K_ZZ[K], s.mean), **TIGHT)
     assert abs(printed - mean) > 1e-2
     told_apart("villacampa2017", "36", printed, cavity_latent_mean(s.upsilon[K, DATUM], s.mean))
-    told("villacampa2017", "36", mean, printed)
+    assert_recorded("villacampa2017", "36", mean, printed)
 
 
 @pytest.mark.verifies("villacampa2017", "34", route="quadrature over the projections")
@@ -235,7 +235,7 @@ def test_coefficients_of_the_refined_factor(pair):
             derivative = beta / np.sqrt(b)
             assert printed == pytest.approx(c2 + 2 * derivative * (1.0 + c1 * v), rel=1e-8, abs=0)
             assert abs(printed - c2) > 0.1
-            told("villacampa2017", "53", c2, printed)
+            assert_recorded("villacampa2017", "53", c2, printed)
 
 
 def test_the_precision_coefficient_keeps_its_digits_in_the_tail():

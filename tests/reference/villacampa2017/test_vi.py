@@ -17,7 +17,7 @@ from reference.villacampa2017.vi import (
     vi_marginal_variance,
     vi_outer_bound,
 )
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 EPSILON = 0.05
 
@@ -49,7 +49,7 @@ def test_the_first_line_of_the_bound_lacks_its_logarithm():
     assert printed == pytest.approx(np.exp(wanted), rel=1e-12, abs=0)
     assert abs(printed - wanted) > 1.0
     told_apart("villacampa2017", "14", printed, got)
-    told("villacampa2017", "14", wanted, printed)
+    assert_recorded("villacampa2017", "14", wanted, printed)
 
 
 @pytest.mark.verifies("villacampa2017", "14", route="equality for the exact posterior of a Gaussian likelihood")

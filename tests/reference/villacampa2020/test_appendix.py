@@ -54,7 +54,7 @@ from reference.villacampa2020.refinement import (
     update_c1,
     update_c2,
 )
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # inverses of 2 x 2 matrices with conditions below 1e3
 I = 1  # the datum; its label is 1  # noqa: E741
@@ -224,7 +224,7 @@ def test_rank_one_cavities(model):
         assert np.max(np.abs(missing)) > 1e-3
         told_apart("villacampa2020", "A.9", printed, mean)
         if k == 0:
-            told("villacampa2020", "A.9", wanted.mean[k][0], printed[0])
+            assert_recorded("villacampa2020", "A.9", wanted.mean[k][0], printed[0])
         too_much = 1.001 / (s.alpha * at[4] @ at[1] @ at[4])
         with pytest.raises(ValueError, match="c1"):
             power_cavity_covariance(at[1], too_much, at[4], s.alpha)
@@ -250,7 +250,7 @@ def test_a_latent_value_under_the_cavity(model):
         assert printed == pytest.approx(inverse, rel=1e-9, abs=0)
         assert abs(printed - given - spread) > 1e-2
         if k == 0:
-            told("villacampa2020", "A.11", given + spread, printed)
+            assert_recorded("villacampa2020", "A.11", given + spread, printed)
 
 
 @pytest.mark.verifies("villacampa2020", "A.12", "A.13", route="finite differences in every entry of the cavity")
@@ -332,8 +332,8 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
         told_apart("villacampa2020", "A.19", printed, by_derivatives)
         assert update_c2_as_printed(*at, s.alpha) - c2 == pytest.approx(extra / s.alpha, rel=1e-6, abs=0)
         if k == 0:
-            told("villacampa2020", "A.19", shift[0], printed[0])
-            told("villacampa2020", "A.20", shift @ u / (u @ u) / s.alpha, update_c2_as_printed(*at, s.alpha))
+            assert_recorded("villacampa2020", "A.19", shift[0], printed[0])
+            assert_recorded("villacampa2020", "A.20", shift @ u / (u @ u) / s.alpha, update_c2_as_printed(*at, s.alpha))
         # below (A.19): the precision is added to the cavity's; added to that of q it is another distribution
         added = np.linalg.inv(s.cov[k]) + precision
         assert np.max(np.abs(added - np.linalg.inv(tilted.cov[k]))) > 1e-3
@@ -397,7 +397,7 @@ def test_recovered_factors_are_powers_of_density_ratios(model, rng):
         assert without == pytest.approx(wanted - log_z / s.alpha, rel=1e-9, abs=1e-9)
         told_apart("villacampa2020", "u18-pep-update", without, np.log(approximate_factor(site, u)))
         if draw == 0:
-            told("villacampa2020", "u18-pep-update", wanted, without)
+            assert_recorded("villacampa2020", "u18-pep-update", wanted, without)
 
 
 @pytest.mark.verifies("villacampa2020", "u5-ep-refinement", route="the four steps by moments and division")

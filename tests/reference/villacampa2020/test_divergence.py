@@ -14,7 +14,7 @@ from reference.villacampa2020.divergence import (
     vb_as_reversed_divergence,
 )
 from reference.villacampa2020.errata import vb_as_reversed_divergence_as_printed
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 P, Q = (0.4, 0.7), (-0.3, 1.6)  # mean, variance
 REACH = (-16.0, 16.0)
@@ -163,7 +163,7 @@ def test_the_reversed_divergence_of_a_gaussian_factor_and_the_printed_one_that_i
     printed = vb_as_reversed_divergence_as_printed(*P, *own, *cavity)
     assert printed == pytest.approx(0.0, abs=1e-14)
     told_apart("villacampa2020", "u9-vb-local", printed, vb_as_reversed_divergence(*P, log_factor, *cavity))
-    told("villacampa2020", "u9-vb-local", kl(P, tilted), round(printed, 12))
+    assert_recorded("villacampa2020", "u9-vb-local", kl(P, tilted), round(printed, 12))
     assert vb_as_reversed_divergence_as_printed(*Q, c1, c2, *cavity) == pytest.approx(kl(Q, tilted), rel=1e-12)
 
 

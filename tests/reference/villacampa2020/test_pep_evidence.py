@@ -40,7 +40,7 @@ from reference.villacampa2020.posterior import (
     natural_prior,
 )
 from reference.villacampa2020.power_likelihood import log_expected_power
-from validation.ledger.numbers import told, told_apart
+from validation.ledger.numbers import assert_recorded, told_apart
 
 CLOSE = {"rel": 1e-9, "abs": 1e-10}  # grids and Hermite rules far beyond it, inverses with conditions below 1e3
 
@@ -117,8 +117,8 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         told_apart("villacampa2020", "A.22", printed, got)
         told_apart("villacampa2020", "A.24", printed, got)
         if i == 1:
-            told("villacampa2020", "A.22", wanted, printed)
-            told("villacampa2020", "A.24", wanted, printed)
+            assert_recorded("villacampa2020", "A.22", wanted, printed)
+            assert_recorded("villacampa2020", "A.24", wanted, printed)
         # (A.27) adds nothing. With the expectation that it prints, E_q of the ratio, it is (8) by two errors, and not
         # (A.24) as printed; with that for which (A.24) holds, the cavity's, it is wrong and the corrected form right
         y = int(s.y[i])
@@ -129,7 +129,7 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         assert abs(alone - got) > 1e-2
         told_apart("villacampa2020", "A.27", alone, got)
         if i == 1:
-            told("villacampa2020", "A.27", wanted, alone)
+            assert_recorded("villacampa2020", "A.27", wanted, alone)
         # nor are the terms of the label's class enough, those of q put right
         own_class = rows[-1][1] + gaussian_log_normaliser(cavity.mean[y], cavity.cov[y])
         own_class -= gaussian_log_normaliser(s.mean[y], s.cov[y])
@@ -146,7 +146,7 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         assert abs(printed - wanted) > 1e-2
         told_apart("villacampa2020", "u30-efficient-scale", printed, got)
         if i == 1:
-            told("villacampa2020", "u30-efficient-scale", wanted, printed)
+            assert_recorded("villacampa2020", "u30-efficient-scale", wanted, printed)
     each = np.zeros(s.n)
     for i, value, _ in rows:
         each[i] = value
@@ -182,9 +182,9 @@ def test_log_evidence_is_the_normaliser_of_factors_and_prior(model):
     determinants = np.linalg.det(s.K_ZZ)
     assert printed == pytest.approx(total + 0.5 * np.sum(np.log(determinants) - determinants), **CLOSE)
     assert abs(printed - total) > 0.1
-    told("villacampa2020", "A.26", total, printed)
+    assert_recorded("villacampa2020", "A.26", total, printed)
     # factors whose scale is Z̃_i have an integral that is not Z_q of (8)
-    told("villacampa2020", "A.1", total, total + (1.0 - 1.0 / s.alpha) * np.sum(log_norm))
+    assert_recorded("villacampa2020", "A.1", total, total + (1.0 - 1.0 / s.alpha) * np.sum(log_norm))
 
 
 def log_evidence_with_matrices_held(s, K_ZZ, K_XZ, k_xx, sites):
@@ -283,7 +283,7 @@ def test_the_gradient_holds_natural_parameters_of_the_factors(model, rng):
     assert printed == pytest.approx(wanted + np.sum(parts[:, 1]) / s.alpha, rel=1e-9, abs=1e-9)
     assert abs(printed - wanted) > 1e-2
     told_apart("villacampa2020", "A.28", printed, got)
-    told("villacampa2020", "A.28", wanted, printed)
+    assert_recorded("villacampa2020", "A.28", wanted, printed)
     # two data at one place, one site negative: q is a distribution, the other's cavity is none
     s.K_XZ[:, 1], s.c1[:] = s.K_XZ[:, 0], 0.0
     size = np.array([s.K_XZ[k, 0] @ np.linalg.solve(s.K_ZZ[k], s.K_XZ[k, 0]) for k in range(s.C)])

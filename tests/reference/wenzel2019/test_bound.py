@@ -27,7 +27,7 @@ from reference.wenzel2019.errata import (
     xgpc_bound_as_printed,
 )
 from reference.wenzel2019.fit import fit_xgpc
-from validation.ledger.numbers import told
+from validation.ledger.numbers import assert_recorded
 
 FORMS = [xgpc_bound, evidence_bound_chain, lambda *state: assemble_bound(*state).elbo]
 
@@ -115,7 +115,7 @@ def test_the_mean_of_omega_is_taken_under_q_and_not_under_p(model, gaussian_expe
     np.testing.assert_allclose(expected_loglik(*args), right, rtol=1e-9, atol=0)
     np.testing.assert_allclose(expected_loglik_as_printed(*args), wrong, rtol=1e-9, atol=0)
     assert abs(expected_loglik_as_printed(*args) - right) > 0.1  # tilts of 0.2 to 4 move θ from 0.25 to 0.12
-    told("wenzel2019", "A.2-expectation", right, wrong)
+    assert_recorded("wenzel2019", "A.2-expectation", right, wrong)
 
 
 @pytest.mark.verifies("wenzel2019", "A.2-kl-gauss", route="simultaneous diagonalisation")
@@ -213,11 +213,13 @@ def test_the_signs_of_the_printed_bound_are_wrong_with_and_without_a_bracket(mod
     )
     assert np.sum(s.theta * moved) > 0.1
     assert np.sum((1.0 - s.theta) * moved) > 0.1
-    told("wenzel2019", "10", wanted, xgpc_bound_as_printed(*s.state), xgpc_bound_as_extracted(*s.state))
+    assert_recorded("wenzel2019", "10", wanted, xgpc_bound_as_printed(*s.state), xgpc_bound_as_extracted(*s.state))
     # the half ends behind log |K_mm|, where the text has a bracket that nothing opens
     log_dets = np.linalg.slogdet(s.Sigma)[1] - np.linalg.slogdet(s.K_ZZ)[1]
     constants = 0.5 * len(s.mu) - len(s.y) * math.log(2)
-    told("wenzel2019", "slip-11", wanted, 0.5 * log_dets + 2.0 * (wanted - constants - 0.5 * log_dets) + constants)
+    assert_recorded(
+        "wenzel2019", "slip-11", wanted, 0.5 * log_dets + 2.0 * (wanted - constants - 0.5 * log_dets) + constants
+    )
 
 
 def test_the_printed_bound_can_exceed_the_evidence():

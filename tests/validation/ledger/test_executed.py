@@ -10,14 +10,14 @@ from validation import problems
 from validation.checks import runner
 from validation.checks.core import Check, Compared, Context
 from validation.checks.selection import Pair
+from validation.command import calls
 from validation.jobs.job import Job
 from validation.jobs.run import Processes
 from validation.jobs.run import run as run_jobs
-from validation.ledger import executed, measure, registry
+from validation.ledger import executed, registry
 from validation.ledger.audit import assemble, build, default_sources, execution
 from validation.ledger.collection import Collection
-from validation.ledger.executed import Executed
-from validation.ledger.measure import Call
+from validation.ledger.executed import Call, Executed
 from validation.ledger.registry import Function
 
 
@@ -95,7 +95,7 @@ def test_a_watch_sees_calls_on_the_account_of_the_solve_or_else_of_the_check_tha
     from reference.wenzel2019 import augmentation
 
     check = Check("print/x-gpc/toy", "wenzel2019", "It is asked.", ("two-points",), (), asking)
-    watch = measure.Watch()
+    watch = calls.Watch()
     with watch.installed():
         augmentation.logit_pg_mixture([0.5])  # on nobody's account
         assert watch.calls() == set()
@@ -109,15 +109,15 @@ def test_a_watch_sees_calls_on_the_account_of_the_solve_or_else_of_the_check_tha
 
 def test_callers_are_marked_functions_also_where_another_decorator_stands_between():
     solve = importlib.import_module("validation.door.solve").solve
-    watch = measure.Watch()
+    watch = calls.Watch()
     with watch.installed():
         solve("reference", "vi-jj", problems.get("three-points-fitc"), max_iterations=2)
         solve("reference", "x-gpc", problems.get("two-points"), learn=("variance",), max_iterations=2)
-    calls = watch.calls()
+    seen = watch.calls()
     known = {item.address for item in registry.collect().functions}
-    assert {call.caller for call in calls} - {""} <= known
+    assert {call.caller for call in seen} - {""} <= known
     outer, inner = (f"reference.izmailov2016.algorithm1.{name}" for name in ("vi_jj", "vi_jj_stage_one"))
-    assert Call(inner, outer, "reference vi-jj", True) in calls
+    assert Call(inner, outer, "reference vi-jj", True) in seen
 
 
 def working(unit, listen):
@@ -127,7 +127,7 @@ def working(unit, listen):
 
 
 def test_jobs_give_the_same_values_and_what_they_execute_is_kept_beside_them():
-    recording = measure.Recording(Processes(1))
+    recording = calls.Recording(Processes(1))
     done = list(run_jobs(working, [Job("a", "x-gpc"), Job("b", "x-gpc")], recording))
     assert [(each.job, each.value) for each in done] == [(Job("a", "x-gpc"), 2), (Job("b", "x-gpc"), 2)]
     entries = json.loads(recording.text())["entries"]

@@ -13,30 +13,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from validation.checks import runner
 from validation.jobs.job import Done, Folder, Hear, Job, Work
 from validation.jobs.run import Engine
 from validation.ledger import executed, static
+from validation.ledger.executed import Call
 from validation.ledger.registry import PACKAGES, Package
 
 _FRAMES = 16  # that are remembered: they keep their variables alive
-
-
-class Call(NamedTuple):
-    """A marked function was called.
-
-    function    its address
-    caller      address of the nearest marked function above it, empty if there is none below the door
-    door        "WITNESS METHOD" of the nearest solve above it, or the id of the check
-    solved      whether the door is a solve
-    """
-
-    function: str
-    caller: str
-    door: str
-    solved: bool
 
 
 class Watch:
