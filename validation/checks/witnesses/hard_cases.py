@@ -4,8 +4,8 @@ Every cell of a seeded grid (`validation.checks.witnesses.hard_problems`) is ask
 judged:
 
 equal    both converged, and every quantity that `validation.judge.compare` compares lies within its limit
-honest   a side has converged=False, with a reason; or both claim, differ, and last digits of variances and lengthscales
-         move an answer of one of them by as much, which is asked through the door: nobody knows kernels any better
+honest   a side has converged=False, with a reason; or both claim and differ, and last digits of variances and
+         lengthscales, which no kernel is known to, move each quantity that differs by a tenth of the difference
 error    a side refuses by a named error: `name: found X, expected Y`
 red      anything else: two claims that differ, a warning, an error without a name, more than LONGEST seconds of a core,
          counted as on the machine that `validation.screen.pace` names
@@ -44,6 +44,7 @@ from validation.screen.pace import pace
 LONGEST = 30.0
 _EPS = float(np.finfo(np.float64).eps)
 _NEIGHBOURS = ((16, 4), (-4, -16))  # units in the last place of variances and lengthscales
+_SHARE = 0.1  # of a difference that last digits must move: two neighbours seldom show the most that rounding does
 VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
 
@@ -133,27 +134,42 @@ def _compared(value: Sequence[Solution], cell: Cell) -> Verdict:
     if not red:
         return Verdict("equal", ratios[worst], why, 0.0)
     apart = f"both converged, and differ in {', '.join(red)}: {why}"
-    for side in value:
-        if moved := _moved_by_last_digits(side, cell, limit):
-            return Verdict("honest", np.nan, f"{apart}; {side.label}: {moved}", 0.0)
+    if moved := _moved_by_last_digits(value, cell, limit, {e.quantity: e.observed for e in rows if e.quantity in red}):
+        return Verdict("honest", np.nan, f"{apart}; {moved}", 0.0)
     return Verdict("red", ratios[worst], apart, 0.0)
 
 
-def _moved_by_last_digits(side: Solution, cell: Cell, limit: float | None) -> str:
-    """What last digits of variances and lengthscales move of an answer by more than half of its limit, or nothing."""
-    for by_variance, by_lengthscale in _NEIGHBOURS:
-        there = cell.problem.replace(
-            variance=cell.problem.variance * (1.0 + by_variance * _EPS),
-            lengthscales=cell.problem.lengthscales * (1.0 + by_lengthscale * _EPS),
-        )
-        try:
-            answer = replace(solve(side.implementation, cell.method, there, **cell.options), problem=side.problem)
-        except (ValueError, np.linalg.LinAlgError) as error:
-            return f"last digits of variance and lengthscales decide whether there is an answer ({error})"
-        for row in comparing.compare(side, answer, limit=limit):
-            if np.isfinite(row.limit) and not row.observed <= 0.5 * row.limit:
-                return f"last digits of variance and lengthscales move {row.quantity} by {row.observed:.2g}"
-    return ""
+def _moved_by_last_digits(
+    sides: Sequence[Solution], cell: Cell, limit: float | None, apart: Mapping[str, float]
+) -> str:
+    """How far last digits of variances and lengthscales move what differs, in words; empty if less than a tenth as far.
+
+    Parameters
+    ----------
+    sides            both answers
+    cell, limit      the question, and the limit of its quantities
+    apart            quantities that differ, each with its difference
+    """
+    moved = dict.fromkeys(apart, 0.0)
+    for side in sides:
+        for by_variance, by_lengthscale in _NEIGHBOURS:
+            there = cell.problem.replace(
+                variance=cell.problem.variance * (1.0 + by_variance * _EPS),
+                lengthscales=cell.problem.lengthscales * (1.0 + by_lengthscale * _EPS),
+            )
+            try:
+                answer = solve(side.implementation, cell.method, there, **cell.options)
+            except (ValueError, np.linalg.LinAlgError) as error:
+                return f"{side.label}: last digits of variance and lengthscales decide whether it answers ({error})"
+            if not answer.converged:
+                return f"{side.label}: last digits of variance and lengthscales decide whether it converges"
+            for row in comparing.compare(side, replace(answer, problem=side.problem), limit=limit):
+                if row.quantity in moved:
+                    moved[row.quantity] = max(moved[row.quantity], row.observed)
+    if any(moved[name] < _SHARE * difference for name, difference in apart.items()):
+        return ""
+    listed = ", ".join(f"{name} by {value:.2g}" for name, value in moved.items())
+    return f"last digits of variance and lengthscales move {listed}"
 
 
 def _is_named(error: BaseException) -> bool:
