@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reference.common._ascent import FINITE
 from reference.common._classes import Prior, checked_input
 from reference.common._gaussians import natural_parameters
 from reference.common._product import check_nodes
@@ -256,7 +255,7 @@ def _gaussian_factor(problem: Problem, prior: Prior, options: Any) -> tuple[Any,
 
 
 def _bb_alpha(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields]:
-    """The energy (11) by quadrature, or by draws at the q that quadrature found."""
+    """The energy (11) by quadrature, or by draws at the q where quadrature ended."""
     if options.expectation == "quadrature":
         return _energy("bb-alpha", problem, prior, options)
     if options.learn:
@@ -264,7 +263,7 @@ def _bb_alpha(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields
     fit = fit_energy(problem.X, problem.y, prior, "bb-alpha", problem.epsilon, shared=problem.shared, options=options)
     fit = _as_asked(fit, options)
     own = _of_energy("bb-alpha", problem, fit, options.alpha, False)
-    if fit.optimum != FINITE:
+    if fit.optimum.startswith("none"):
         return fit, own
     K, q = prior_matrices(problem.X, prior), fit.posterior
     draws = monte_carlo_log_norms(q, problem.y, K, problem.epsilon, options.alpha, options.n_draws, options.seed)
