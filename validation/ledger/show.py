@@ -37,7 +37,6 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
     for state in STATES:
         states.add_column(state, justify="right", style=_STYLE[state])
     states.add_column("reasons", justify="right")
-    states.add_column("complete")
     packages = Table(title="Functions / tests", title_justify="left", box=SIMPLE_HEAD)
     packages.add_column("paper", no_wrap=True)
     for package in ledger.packages:
@@ -48,14 +47,15 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
         last = key == keys[-1]
         # Without tests nothing is known about states.
         numbers = ["-" if ledger.without_states else str(number) for number in counts(own).values()]
-        complete = "" if not key else "yes" if ledger.inventory.papers[key].complete else "no"
-        given = "-" if ledger.without_states else "{} / {}".format(*reasons(own))
-        states.add_row(key or "all", str(len(own)), *numbers, given, complete, end_section=last)
+        given = "-" if ledger.without_states else "{}/{}".format(*reasons(own))
+        states.add_row(key or "all", str(len(own)), *numbers, given, end_section=last)
         table = per_package(own, ledger.packages).values()
         cells = [f"{item['functions']} / {item['tests']}" if any(item.values()) else "-" for item in table]
         packages.add_row(key or "all", *cells, end_section=last)
     executed = [executed_table(rows)] if any(row.executed is not None for row in rows) else []
-    return Group(states, packages, *executed)
+    partial = [key for key in keys if not ledger.inventory.papers[key].complete]
+    entered = [Text(f"Not all displays are entered: {', '.join(partial)}.\n")] if partial else []
+    return Group(states, *entered, packages, *executed)
 
 
 def print_entries(console: Console, rows: Sequence[Row]) -> None:
@@ -88,7 +88,7 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
     printed = formula(row.printed, entry.id)
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold")
-    head.add_column()
+    head.add_column(overflow="fold")
     for name, value in {
         "paper": f"{paper.authors} ({paper.year}), {paper.title}",
         "section": entry.section,

@@ -125,7 +125,7 @@ def ledger_of_one_slip(monkeypatch):
 
 @pytest.mark.parametrize("values", [(-0.37942,), (13, -0.37935, 0.0012049, 0.0), (0.0012,)])
 def test_numbers_of_the_ledger_are_those_that_come_out(ledger_of_one_slip, values):
-    numbers.told("toy", "slip-1", *values)
+    numbers.assert_recorded("toy", "slip-1", *values)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_numbers_of_the_ledger_are_those_that_come_out(ledger_of_one_slip, value
 )
 def test_a_number_that_the_ledger_does_not_have_is_an_error(ledger_of_one_slip, values):
     with pytest.raises(AssertionError, match=r"toy:slip-1: computed .*, the ledger has: quadrature"):
-        numbers.told("toy", "slip-1", *values)
+        numbers.assert_recorded("toy", "slip-1", *values)
 
 
 def test_what_is_no_number_is_compared_as_ever():
