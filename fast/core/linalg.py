@@ -145,6 +145,35 @@ def positive_factors(matrices: FloatArray) -> tuple[FloatArray, BoolArray]:
     return lower, good
 
 
+def correlation_roots(matrices: FloatArray, name: str) -> tuple[FloatArray, BoolArray]:
+    """D S for every covariance of a stack, D its standard deviations and S the symmetric root of its correlations.
+
+    Unlike a Cholesky factor it is the same for every order of the coordinates, rows and columns exchanged. Dividing by
+    the standard deviations first keeps small variances beside large ones. A matrix that is not positive definite, False
+    in the second array, gets the identity. Time about 9 n m^3.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)    symmetric
+    name : str                what an error calls them
+
+    Raises
+    ------
+    NotPositiveDefiniteError   LAPACK's iteration did not converge
+    """
+    m = matrices.shape[-1]
+    variances = matrices.diagonal(axis1=-2, axis2=-1)
+    good: BoolArray = np.asarray(np.isfinite(matrices).all(axis=(-2, -1)) & (variances > 0.0).all(axis=-1))
+    sd = np.sqrt(np.where(good[..., None], variances, 1.0))
+    safe = np.where(good[..., None, None], matrices, np.eye(m))
+    values, vectors = spectrum(safe / (sd[..., :, None] * sd[..., None, :]), name)
+    good &= values[..., 0] > 0.0
+    half = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    roots = sd[..., :, None] * (half @ np.swapaxes(vectors, -1, -2))
+    roots[~good] = np.eye(m)
+    return roots, good
+
+
 def cholesky_of_all(matrices: FloatArray, name: str, remedy: str) -> FloatArray:
     """`stacked_cholesky` where every matrix must have a factor: the error names the first that has none.
 

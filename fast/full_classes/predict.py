@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from fast.core import inputs
-from fast.core.linalg import cholesky_of_all
+from fast.core.linalg import cholesky_of_all, correlation_roots
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import FloatArray
 from fast.full_classes.couplings import Coupled, LatentDistribution, predictive_cov, predictive_mean
@@ -68,7 +68,8 @@ def _by_rule(
     what: str,
     integrand: Callable[[FloatArray], FloatArray],
 ) -> FloatArray:
-    root = _root(distribution.cov, what)
+    _root(distribution.cov, what)  # refuses a singular covariance by name
+    root, _ = correlation_roots(distribution.cov, what)
     total = np.empty(distribution.mean.shape[0])
     size = max(1, _CELLS // nodes.size)
     for start in range(0, total.size, size):

@@ -4,7 +4,8 @@ In coordinates x with g = mu_g + L x, L L' = Sigma_g, a rule for N(0, I) gives m
 
     Lambda = Sigma_hat_g^-1 - Sigma_g^-1 = L^-T (V^-1 - I) L^-1,   xi = Lambda~ mu_hat_g + L^-T c,
 
-so that no precisions of different size are subtracted.
+so that no precisions of different size are subtracted. L is no Cholesky factor: it does not depend on the order of the
+other classes (`fast.core.linalg.correlation_roots`), so neither do the moments of a rule that is not exact.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from fast.core.linalg import eigenvalues, positive_factors, solve_stack
+from fast.core.linalg import correlation_roots, eigenvalues, positive_factors, solve_stack
 from fast.core.results import Differences
 from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.ledger import equation
@@ -66,7 +67,7 @@ def white_moments(cavity: Differences, nodes: int) -> WhiteMoments:
     n, D = cavity.mean.shape
     points, weights = product_rule(D, nodes)
     log_weights = np.log(weights)
-    root, _ = positive_factors(cavity.cov)
+    root, _ = correlation_roots(cavity.cov, "covariance of g")
     log_norm, mean, cov = np.empty(n), np.empty((n, D)), np.empty((n, D, D))
     size = max(1, _CELLS // points.size)
     for start in range(0, n, size):

@@ -39,7 +39,8 @@ def check_nodes(nodes: int, dimension: int) -> None:
 def product_rule(mean: Array, cov: Array, nodes: int) -> tuple[Array, Array]:
     """Points (q, D) and weights (q,) with E[h(x)] ≈ Σ weights h(points) for x ~ N(mean, cov).
 
-    Points mean + √2 L t with L the lower Cholesky factor of cov and t the nodes of exp(-t²).
+    Points mean + √2 D S t with t the nodes of exp(-t²), D the standard deviations and S the symmetric root of the
+    correlations: D S (D S)ᵀ = cov, whatever order the coordinates have.
     """
     D = len(mean)
     check_nodes(nodes, D)
@@ -49,7 +50,10 @@ def product_rule(mean: Array, cov: Array, nodes: int) -> tuple[Array, Array]:
     weights = np.ones(len(points))
     for grid in np.meshgrid(*([w / np.sqrt(np.pi)] * D), indexing="ij"):
         weights = weights * grid.ravel()
-    root = cholesky(cov, "covariance of the integration variables", REMEDY)
+    cholesky(cov, "covariance of the integration variables", REMEDY)  # positive definite
+    sd = np.sqrt(np.diag(cov))
+    values, vectors = np.linalg.eigh(cov / np.outer(sd, sd))
+    root = sd[:, None] * (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)
     return mean + np.sqrt(2.0) * points @ root.T, weights
 
 
