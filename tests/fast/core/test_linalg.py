@@ -9,6 +9,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.linalg import (
     cholesky,
     cholesky_of_all,
+    correlation_roots,
     eigenvalues,
     factorise,
     factorise_any,
@@ -240,3 +241,22 @@ def test_an_error_names_the_eigenvalue_of_a_turned_matrix_of_any_size(largest_an
     told = re.escape(f"{largest_and_smallest[1] / 4.0:.3g}")
     with np.errstate(over="ignore"), pytest.raises(NotPositiveDefiniteError, match=f"smallest eigenvalue {told}[,;]"):
         cholesky(0.5 * matrix + 0.5 * matrix.T, "K", "lower variance")
+
+
+def test_roots_of_correlations_do_not_depend_on_the_order_of_coordinates(rng):
+    sd = 10.0 ** rng.uniform(-6.0, 6.0, size=(5, 4))  # small variances beside large ones
+    part = rng.normal(size=(5, 4, 7))
+    covs = sd[:, :, None] * (part @ part.transpose(0, 2, 1)) * sd[:, None, :]
+    roots, good = correlation_roots(covs, "K")
+    assert good.all()
+    scale = np.sqrt(np.einsum("nii->ni", covs))
+    size = scale[:, :, None] * scale[:, None, :]
+    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1) / size, covs / size, rtol=0, atol=1e-14)
+    order = np.array([2, 0, 3, 1])
+    renamed, _ = correlation_roots(covs[:, order][:, :, order], "K")
+    wanted = (roots / scale[:, :, None])[:, order][:, :, order]  # entries of at most 1
+    np.testing.assert_allclose(renamed / scale[:, order, None], wanted, rtol=0, atol=1e-13)
+    covs[1], covs[2, 0, 0] = np.ones((4, 4)) * -1.0, np.nan
+    roots, good = correlation_roots(covs, "K")
+    assert good.tolist() == [True, False, False, True, True]
+    np.testing.assert_array_equal(roots[1:3], np.broadcast_to(np.eye(4), (2, 4, 4)))

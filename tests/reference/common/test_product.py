@@ -165,3 +165,10 @@ def test_a_number_of_nodes_asks_for_a_product_rule(rng):
         softmax_probabilities(np.zeros(6), np.eye(6), 40)
     with pytest.raises(ValueError, match="nodes: found 1, expected a whole number >= 2"):
         class_probability_from_g(mean, cov, 0, 1)
+
+
+def test_a_product_rule_does_not_depend_on_the_order_of_the_classes(rng):
+    mean, cov = gaussian(rng, 4, 2.0)
+    order = np.array([2, 0, 3, 1])
+    renamed = softmax_probabilities(mean[order], cov[np.ix_(order, order)], 6)  # far from converged
+    np.testing.assert_allclose(renamed, softmax_probabilities(mean, cov, 6)[order], rtol=0, atol=1e-13)

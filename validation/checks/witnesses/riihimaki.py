@@ -132,7 +132,7 @@ def permuted_classes(context: Context, subject: Subject, problem: Problem) -> It
             yield Compared(
                 float(np.abs(renamed.probabilities - plain.probabilities[:, order]).max()),
                 2.0 * error,
-                f"probabilities: the points of the rule know an order of the classes; it states {error:.2g}, here twice",
+                f"probabilities: points of the rule know an order of the classes; it states {error:.2g}, here twice",
                 witness,
                 "classes renamed",
                 "largest difference in probability",
