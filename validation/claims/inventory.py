@@ -11,6 +11,9 @@ A file holds `[paper]` (`key`, `complete`), and then
 `[protocols]`  names for protocols that several rows share: a `protocol` that is one of the names, or starts with one
                and a semicolon, takes its text in.
 `[[verdict]]`  what was decided about a claim that stands as open above, by id: a state and the keys that go with it.
+               With state "open" it holds the `reason` that nothing is decided. Cells of experiments are decided by
+               results and never here: an inventory decides counts.
+`about`        what a claim or table is about, of PARTS: by default cells of experiments, or sentences about them.
 """
 
 from __future__ import annotations
@@ -23,19 +26,38 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any
 
 from validation.door.quoting import shown
 from validation.ledger.inventory import check_table, nearest
 
 KINDS = ("cell", "figure", "prose")
-REPRODUCED, DIFFERS, REFUTED, UNDECIDABLE, OPEN = "reproduced", "differs", "refuted", "not decidable here", "open"
-STATES = (REPRODUCED, DIFFERS, REFUTED, UNDECIDABLE, OPEN)
+REPRODUCED, CONSISTENT, DIFFERS, REDUCED, REFUTED, UNDECIDABLE, OPEN = (
+    "reproduced", "consistent", "differs", "reduced", "refuted", "not decidable", "open"
+)  # fmt: skip
+STATES: Mapping[str, str] = MappingProxyType({
+    REPRODUCED: "our number agrees with print and with no other of its row; a sentence holds",
+    CONSISTENT: "our number agrees with print, and with another of its row: no resolution",
+    DIFFERS: "the opposite is certain, at the paper's size and protocol",
+    REDUCED: "our run is smaller than the paper's; what would settle it is named",
+    REFUTED: "shown wrong by mathematics, or by the paper's own table",
+    UNDECIDABLE: "data or a detail of the protocol is missing; it is named",
+    OPEN: "no run of the registered protocol, or one without the power to decide",
+})  # fmt: skip
+# What a claim is about, in the order of the headline; sizes and seconds stand outside the count.
+MATHEMATICS, CELLS, SENTENCES, SIZES, SECONDS = "mathematics", "cells", "sentences", "sizes", "seconds"
+PARTS: Mapping[str, str] = MappingProxyType({
+    MATHEMATICS: "mathematics and counts of operations",
+    CELLS: "experimental cells",
+    SENTENCES: "experimental sentences and figures",
+    SIZES: "sizes of data sets (not counted)",
+    SECONDS: "absolute seconds (not counted)",
+})  # fmt: skip
 STANDARD_ERROR, STANDARD_DEVIATION, NO_SPREAD = "standard error", "standard deviation", "none"
 SPREADS = (STANDARD_ERROR, STANDARD_DEVIATION, NO_SPREAD)
-Z_LIMIT = 3.0  # a cell is reproduced up to this |z|, both sides' spread counted
 
-_PARTS = ("paper", "protocols", "claim", "table", "verdict")
+_TABLES = ("paper", "protocols", "claim", "table", "verdict")
 _PAPER_KEYS: dict[str, type] = {"key": str, "complete": bool}
 _CLAIM_KEYS: dict[str, type] = {"id": str, "where": str, "kind": str, "text": str, "state": str}
 _TABLE_KEYS: dict[str, type] = {
@@ -47,12 +69,11 @@ _TABLE_KEYS: dict[str, type] = {
     "columns": list,
     "rows": dict,
 }
-_COMMON: dict[str, type] = {"experiment": str, "protocol": str, "repeats": int}
+_COMMON: dict[str, type] = {"experiment": str, "protocol": str, "repeats": int, "about": str}
 _PRINTED: dict[str, type] = {"printed": float, "printed_error": float, "unit": float, "spread": str, "decides": str}
 _DECIDED: dict[str, type] = {
     "ours": float,
     "ours_error": float,
-    "z": float,
     "test": str,
     "reason": str,
     "command": str,
@@ -60,7 +81,7 @@ _DECIDED: dict[str, type] = {
 }
 _ID = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*")
 _CELL = re.compile(r"(?P<value>-?\d+(?:\.(?P<decimals>\d+))?)(?: ± (?P<error>\d+(?:\.\d+)?))?")
-# What each state owes to its reader; beyond that, numbers (all of _NUMBERS) decide a cell, and a `test` the rest.
+# What a state in an inventory owes to its reader; beyond that, numbers decide a count, and a `test` the rest.
 _NEEDS: dict[str, tuple[str, ...]] = {
     REPRODUCED: ("command",),
     DIFFERS: ("command", "reason"),
@@ -68,7 +89,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     UNDECIDABLE: ("reason",),
     OPEN: (),
 }
-_NUMBERS = ("ours", "ours_error", "z")
+_NUMBERS = ("ours", "ours_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +106,22 @@ class Claim:
     printed_error: float | None = None
     unit: float | None = None  # of the last digit printed: what rounding leaves open
     spread: str = NO_SPREAD  # what printed_error is
+    row: str = ""  # of a cell: its table and row, whose other columns are other methods
     repeats: int | None = None  # repetitions that printed and printed_error are taken over
     decides: str = ""  # the inequality or quantity that decides a figure or a sentence
     experiment: str = ""  # of `triad reproduce PAPER`
     protocol: str = ""
+    about: str = ""  # of PARTS
     ours: float | None = None
     ours_error: float | None = None  # standard error
-    z: float | None = None
+    repetitions: int | None = None  # that ours is taken over
+    half_width: float | None = None  # ours and printed agree up to this distance; None: no limit is known
+    passing: int | None = None  # of the row's other printed values: how many would agree with ours as well
+    others: int | None = None  # of how many
+    departure: str = ""  # of our run from the registered protocol
     test: str = ""  # what was compared, and with which confidence
     reason: str = ""
+    settles: str = ""  # what would decide a reduced or open claim
     command: str = ""
     result: str = ""  # file under results/
 
@@ -126,9 +154,9 @@ class Claims:
                 return claim
         raise LookupError(f"id: found {shown(id)} in {self.paper}, expected {nearest(id, [c.id for c in self.claims])}")
 
-    def counts(self) -> dict[str, int]:
-        """How many claims are in each state, in the order of STATES."""
-        counted = Counter(claim.state for claim in self.claims)
+    def counts(self, about: str | None = None) -> dict[str, int]:
+        """How many claims, or those of one of PARTS, are in each state, in the order of STATES."""
+        counted = Counter(claim.state for claim in self.claims if about in (None, claim.about))
         return {state: counted[state] for state in STATES}
 
 
@@ -144,8 +172,8 @@ def read_claims(text: str, name: str) -> Claims:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name}.toml: found no valid TOML: {error}") from error
     for part, content in data.items():
-        if part not in _PARTS:
-            raise ValueError(f"{name}.toml: found [{part}], expected one of {', '.join(_PARTS)}")
+        if part not in _TABLES:
+            raise ValueError(f"{name}.toml: found [{part}], expected one of {', '.join(_TABLES)}")
         if part not in ("paper", "protocols") and not isinstance(content, list):
             raise ValueError(f"{name}.toml: {part}: found {type(content).__name__}, expected [[{part}]]")
     about = check_table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, {})
@@ -191,7 +219,8 @@ def _rows(name: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Claim]]:
     for number, raw in enumerate(data.get("claim", []), start=1):
         where = f"{name}.toml claim {number}"
         row = check_table(where, raw, _CLAIM_KEYS, {**_COMMON, **_PRINTED, **_DECIDED})
-        yield where, Claim(paper=name, **_numbers(row))
+        about = CELLS if row["kind"] == "cell" else SENTENCES
+        yield where, Claim(paper=name, **{"about": about, **_numbers(row)})
     for number, raw in enumerate(data.get("table", []), start=1):
         where = f"{name}.toml table {number}"
         row = check_table(where, raw, _TABLE_KEYS, {**_COMMON, "unit": float, "reason": str})
@@ -216,6 +245,7 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
                 id="-".join((table["id"], slug(label), slug(column))),
                 where=f"{table['where']}, row {label}, column {column}",
                 kind="cell",
+                row="-".join((table["id"], slug(label))),
                 text=table["text"].replace("{row}", label).replace("{column}", column),
                 state=table["state"],
                 printed=float(match["value"]),
@@ -225,6 +255,7 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
                 repeats=table.get("repeats"),
                 experiment=table.get("experiment", ""),
                 protocol=table.get("protocol", ""),
+                about=table.get("about", CELLS),
                 reason=table.get("reason", ""),
             )
             yield here, claim
@@ -244,7 +275,7 @@ def _check(where: str, claim: Claim) -> None:
     """What the keys of a claim owe to one another."""
     if _ID.fullmatch(claim.id) is None:
         raise ValueError(f"{where}: id: found {shown(claim.id)}, expected lower case, digits, hyphens and dots")
-    for key, known in (("kind", KINDS), ("state", STATES), ("spread", SPREADS)):
+    for key, known in (("kind", KINDS), ("state", tuple(_NEEDS)), ("spread", SPREADS), ("about", tuple(PARTS))):
         value = getattr(claim, key)
         if value not in known:
             raise ValueError(f"{where}: {key}: found {shown(value)}, expected one of {', '.join(known)}")
@@ -273,7 +304,7 @@ def _check(where: str, claim: Claim) -> None:
 
 
 def _check_verdict(where: str, claim: Claim) -> None:
-    given = [key for key in _DECIDED if getattr(claim, key) not in (None, "")]
+    given = [key for key in _DECIDED if key != "reason" and getattr(claim, key) not in (None, "")]
     if claim.state == OPEN and given:
         raise ValueError(f"{where}: found {', '.join(given)} of an open claim, expected a state that is decided")
     for key in _NEEDS[claim.state]:
@@ -283,15 +314,12 @@ def _check_verdict(where: str, claim: Claim) -> None:
         return
     numbers = [key for key in _NUMBERS if getattr(claim, key) is not None]
     if claim.kind == "cell" or numbers:
-        missing = [key for key in _NUMBERS if key not in numbers]
-        if missing:
-            needed = ", ".join(_NUMBERS)
-            raise ValueError(f"{where}: found {shown(claim.state)} without {', '.join(missing)}, expected {needed}")
-        assert claim.z is not None
-        if (abs(claim.z) <= Z_LIMIT) != (claim.state == REPRODUCED):
-            side = "<=" if claim.state == REPRODUCED else ">"
-            expected = f"|z| {side} {Z_LIMIT:g}"
-            raise ValueError(f"{where}: found {shown(claim.state)} with z = {claim.z:g}, expected {expected}")
+        if len(numbers) < len(_NUMBERS):
+            raise ValueError(f"{where}: found {shown(claim.state)} without {' and '.join(_NUMBERS)}, expected both")
+        if claim.ours_error:
+            raise ValueError(f"{where}: ours_error: found {claim.ours_error:g}, expected 0, the error of a count")
+        if (claim.ours == claim.printed) != (claim.state == REPRODUCED):
+            raise ValueError(f"{where}: found {shown(claim.state)} with ours = {claim.ours:g}, printed {claim.printed}")
     elif not claim.test:
         raise ValueError(f"{where}: found {shown(claim.state)} without 'test', expected what was compared")
 

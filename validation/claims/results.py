@@ -20,7 +20,7 @@ import math
 import platform
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -30,16 +30,29 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from validation.claims import inventory
-from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE, Claim, Claims, slug
-from validation.claims.verdict import decided
+from validation.claims import inventory, protocol
+from validation.claims.inventory import (
+    CONSISTENT,
+    DIFFERS,
+    MATHEMATICS,
+    OPEN,
+    REPRODUCED,
+    STANDARD_DEVIATION,
+    STANDARD_ERROR,
+    Claim,
+    Claims,
+    slug,
+)
+from validation.claims.protocol import Departure, Protocol
+from validation.claims.verdict import FAILS, HOLDS, LEAST, UNCERTAIN, Evidence, Row, decided, stated
 from validation.door import storage
 from validation.door.quoting import shown
 from validation.jobs.place import commit
 from validation.ledger.inventory import check_table
 
 FOLDER = "results"
-RUN = "run"  # the column that is ours
+RUN, REPETITIONS = "run", "repetitions"  # columns that every result has
+_HELD = {HOLDS: True, FAILS: False, UNCERTAIN: None}
 _VERSIONS = ("gpc-triad", "numpy", "scipy")
 _OURS = ("fast",)  # whose code a number goes through
 _DOOR = "validation.door.solve"  # which imports a method when it is asked for it
@@ -73,7 +86,7 @@ class Binding(NamedTuple):
     row, column    columns of the CSV that hold the table's row and column, as names or as their slugs
     value, error   columns of the CSV with our number and its standard error
     match          other columns of the CSV and what stands in them
-    repeats        where `error` is a standard deviation over repetitions: how many
+    spread         what `error` is: a standard error, or a standard deviation over the row's repetitions
     names          names of rows and columns that the table has otherwise: ours -> the table's
     """
 
@@ -84,7 +97,7 @@ class Binding(NamedTuple):
     value: str
     error: str
     match: Mapping[str, str]
-    repeats: int = 1
+    spread: str = STANDARD_ERROR
     names: Mapping[str, str] = MappingProxyType({})
 
     def cell(self, row: Mapping[str, str]) -> str:
@@ -225,29 +238,40 @@ def bindings(folder: Any = None) -> tuple[tuple[Binding, ...], tuple[tuple[str, 
         return (), ()
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     bound = [
-        check_table(f"bindings.toml cells {i}", raw, _BINDING, {"repeats": int, "names": dict})
+        check_table(f"bindings.toml cells {i}", raw, _BINDING, {"spread": str, "names": dict})
         for i, raw in enumerate(data.get("cells", []), 1)
     ]
+    for i, raw in enumerate(bound, 1):
+        if raw.get("spread", STANDARD_ERROR) not in (STANDARD_ERROR, STANDARD_DEVIATION):
+            found = shown(raw["spread"])
+            raise ValueError(
+                f"bindings.toml cells {i}: spread: found {found}, expected {STANDARD_ERROR!r} or {STANDARD_DEVIATION!r}"
+            )
     told = [
         check_table(f"bindings.toml reason {i}", raw, _REASON, {}) for i, raw in enumerate(data.get("reason", []), 1)
     ]
     return tuple(Binding(**row) for row in bound), tuple((row["ids"], row["text"]) for row in told)
 
 
-def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]:
-    """The claims with the cells decided that results speak of.
+def apply(
+    papers: Mapping[str, Claims], folder: Any = None, protocols: Mapping[str, Mapping[str, Protocol]] | None = None
+) -> dict[str, Claims]:
+    """The claims with the cells, sentences and figures decided that results speak of, under the registered protocols.
 
     Raises
     ------
-    ValueError    a binding that fits no cell, a cell that differs and has no reason, a row without its card
+    ValueError    a binding that fits no cell, a cell that differs and has no reason, a row without its card, a result
+                  of an experiment without a protocol
     """
     folder = files("validation.claims") / FOLDER if folder is None else folder
+    protocols = protocol.load() if protocols is None else protocols
     bound, reasons = bindings(folder)
+    why = _Reasons(reasons, [claim.address for claims in papers.values() for claim in claims])
     decisions: dict[str, Claim] = {}
     for name in statements(folder):
-        decisions |= _stated(papers, folder, name, reasons)
+        decisions |= _stated(papers, folder, name, why, _protocol(name, papers, protocols))
     for binding in bound:
-        paper = _paper(binding.result, papers)
+        paper, registered = _paper(binding.result, papers), _protocol(binding.result, papers, protocols)
         cells = {claim.id: claim for claim in papers[paper] if claim.id.startswith(f"{binding.table}-")}
         cards, count = read_cards(folder, binding.result), 0
         for row in _rows(folder / f"{binding.result}.csv"):
@@ -258,11 +282,19 @@ def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]
                 continue
             if row[RUN] not in cards:
                 raise ValueError(f"{binding.result}.csv: run: found {shown(row[RUN])}, expected one of the card")
-            ours = float(row[binding.value])
-            error = float(row[binding.error] or math.nan) / math.sqrt(binding.repeats)
-            reason = next((text for ids, text in reasons if _fits(ids, claim.address)), "")
-            result = decided(claim, ours, error, cards[row[RUN]].command, reason=reason, result=f"{binding.result}.csv")
-            decisions[claim.address] = result if result.state != "reproduced" else replace(result, reason="")
+            card, repetitions = cards[row[RUN]], int(row[REPETITIONS])
+            spread = float(row[binding.error] or math.nan)
+            error = spread / math.sqrt(repetitions) if binding.spread == STANDARD_DEVIATION else spread
+            departure = registered.departure(card.command, card.notes, row)
+            evidence = Evidence(
+                float(row[binding.value]), error if math.isfinite(error) else 0.0, repetitions, *departure
+            )
+            beside = [one.printed for one in cells.values() if one.id != claim.id and one.row == claim.row]
+            result = decided(
+                claim, evidence, [value for value in beside if value is not None], card.command,
+                result=f"{binding.result}.csv",
+            )  # fmt: skip
+            decisions[claim.address] = _told(result, why(claim.address), registered)
             count += 1
         if not count:
             raise ValueError(
@@ -274,6 +306,36 @@ def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]
     }
 
 
+class _Reasons:
+    """The reason of a claim: that of the pattern which fits the fewest claims, the first of equal ones."""
+
+    def __init__(self, reasons: Sequence[tuple[str, str]], addresses: Sequence[str]) -> None:
+        fitting = [(sum(_fits(ids, address) for address in addresses), ids, text) for ids, text in reasons]
+        self._sorted = sorted(fitting, key=lambda one: one[0])
+
+    def __call__(self, address: str) -> str:
+        return next((text for _, ids, text in self._sorted if _fits(ids, address)), "")
+
+
+def _told(claim: Claim, found: str, registered: Protocol) -> Claim:
+    """The claim with the reason that was found for it, and what would settle it, where its state asks for them."""
+    if claim.state in (REPRODUCED, CONSISTENT):
+        return claim
+    if claim.state == DIFFERS:
+        if not found:
+            raise ValueError(f"reason: found none for {claim.address}, which differs, expected why")
+        return replace(claim, reason=found)
+    return replace(claim, reason="; ".join(filter(None, (claim.reason, found))), settles=registered.settles)
+
+
+def _protocol(name: str, papers: Mapping[str, Claims], protocols: Mapping[str, Mapping[str, Protocol]]) -> Protocol:
+    paper = _paper(name, papers)
+    experiment = name.removeprefix(f"{paper}-")
+    if experiment not in protocols.get(paper, {}):
+        raise ValueError(f"protocols/{paper}.toml: found no [experiments.{experiment}], expected one of {name}.csv")
+    return protocols[paper][experiment]
+
+
 def _paper(name: str, papers: Mapping[str, Claims]) -> str:
     paper, _, _ = name.partition("-")
     if paper not in papers:
@@ -282,7 +344,7 @@ def _paper(name: str, papers: Mapping[str, Claims]) -> str:
 
 
 def _stated(
-    papers: Mapping[str, Claims], folder: Any, name: str, reasons: Sequence[tuple[str, str]]
+    papers: Mapping[str, Claims], folder: Any, name: str, why: Callable[[str], str], registered: Protocol
 ) -> dict[str, Claim]:
     """Sentences and figures as the rows of one result decide them: all rows of a claim have to hold."""
     paper, cards, outcome = _paper(name, papers), read_cards(folder, name), {}
@@ -291,20 +353,33 @@ def _stated(
         by_claim.setdefault(row["claim"], []).append(row)
     for key, rows in by_claim.items():
         claim = papers[paper].claim(key)
-        if claim.state != OPEN:
+        if claim.state != OPEN or claim.reason:
             continue
         if missing := {row[RUN] for row in rows} - cards.keys():
             raise ValueError(f"{name}.csv: run: found {shown(missing.pop())}, expected one of the card")
-        verdicts = {row["verdict"] for row in rows}
-        state = next((one for one in (DIFFERS, UNDECIDABLE) if one in verdicts), REPRODUCED)
-        reason = next((text for ids, text in reasons if _fits(ids, claim.address)), "")
-        if state != REPRODUCED and not reason:
-            raise ValueError(f"reason: found none for {claim.address}, {state}, expected why")
-        test = "; ".join(f"{row['compared']}: {row['observed']}, limit {row['limit']}" for row in rows)
-        outcome[claim.address] = replace(
+        departures = [
+            registered.departure(cards[row[RUN]].command, cards[row[RUN]].notes, row)._asdict() for row in rows
+        ]
+        departure = {
+            key: "; ".join(dict.fromkeys(filter(None, (one[key] for one in departures)))) for key in Departure._fields
+        }
+        compared = [Row(_HELD[row["verdict"]], int(row[REPETITIONS] or 0)) for row in rows]
+        state = stated(compared, exact=claim.about == MATHEMATICS, **departure)
+        test = "; ".join(
+            f"{row['compared']}: {row['observed']}, limit {row['limit']}, {row['verdict']}" for row in rows
+        )
+        reason = departure["reading"] or departure["smaller"]
+        if state == OPEN and not reason:
+            few = sum(row.repetitions < LEAST for row in compared)
+            reason = "within its error: neither the statement nor its opposite is certain at 95 %"
+            if few:
+                reason = f"{few} of {len(compared)} comparisons have no interval over {LEAST} repetitions or more"
+        decided = replace(
             claim, state=state, test=test, command=cards[rows[0][RUN]].command, result=f"{name}.csv",
-            reason="" if state == REPRODUCED else reason,
+            repetitions=min(row.repetitions for row in compared) or None, reason=reason,
+            departure="; ".join(filter(None, departure.values())),
         )  # fmt: skip
+        outcome[claim.address] = _told(decided, why(claim.address), registered)
     return outcome
 
 

@@ -1,31 +1,72 @@
-"""How a claim is decided: z of a cell against what is printed, and an inequality with 95 % confidence.
+"""How claims are decided: the one rule for printed numbers and the one for sentences and figures.
 
-A cell is printed with an error bar and to so many digits. Rounding leaves the value open by a uniform distribution of
-one unit of its last digit, and the error bar likewise, which matters where "± 0.00" is printed. A standard deviation
-over repetitions becomes a standard error by their number.
+A printed number p with standard error s_p and unit u of its last digit is compared with our mean o of r repetitions
+and its standard error s. Rounding leaves the number open by a uniform distribution of one unit, and the error bar
+likewise, which matters where "± 0.00" is printed. The half width of the comparison is
+
+    h = t sqrt(s² + s_p² + u²/12),
+
+with t the quantile of Student's distribution that covers as much as three standard deviations of a Gaussian; its
+degrees of freedom are those of Welch and Satterthwaite, from r - 1 of ours and the paper's own. |o - p| > h: the
+numbers differ. Otherwise they agree, and the comparison has resolved something only if no other printed value of the
+same row, which is another method's, would have agreed as well.
+
+A run that is not the registered protocol's decides nothing: `validation.claims.protocol` says which are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest, norm
 from scipy.stats import t as student
 
-from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, STANDARD_DEVIATION, UNDECIDABLE, Z_LIMIT, Claim
+from validation.claims.inventory import (
+    CONSISTENT,
+    DIFFERS,
+    OPEN,
+    REDUCED,
+    REPRODUCED,
+    STANDARD_DEVIATION,
+    Claim,
+)
 from validation.door.quoting import shown
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of an inequality, one-sided
+COVERAGE = float(2.0 * norm.cdf(3.0) - 1.0)  # of a half width
+LEAST = 5  # repetitions below which nothing is decided
+HOLDS, FAILS, UNCERTAIN = "holds", "fails", "uncertain"  # what a compared row of a result says
 
-# of a table that sets our numbers beside printed ones
-COLUMNS = ("z", "verdict")
+
+class Evidence(NamedTuple):
+    """Our number beside a printed one.
+
+    value, error    mean and its standard error
+    repetitions     that they are taken over
+    reading         how the run departs from the registered protocol where the paper is silent, or which gate it failed
+    smaller         how the run is below the size or length that the paper prints
+    """
+
+    value: float
+    error: float
+    repetitions: int
+    reading: str = ""
+    smaller: str = ""
+
+
+class Row(NamedTuple):
+    """One comparison behind a sentence: whether it holds, and over how many repetitions its interval was taken."""
+
+    held: bool | None  # None: neither it nor its opposite is certain
+    repetitions: int  # 0: no interval
 
 
 class Comparison(NamedTuple):
-    """An inequality "left is smaller than right" as repetitions tell it."""
+    """An inequality "left is smaller than right" as repetitions show it."""
 
     mean: float  # of left - right
     error: float  # standard error of it
@@ -36,6 +77,9 @@ class Comparison(NamedTuple):
     def words(self) -> str:
         """Numbers and confidence, for the key `test` of a claim."""
         return f"difference {self.mean:.3g} ± {self.error:.2g}, upper end {self.bound:.3g} at {CONFIDENCE:.0%}"
+
+
+# -- printed numbers -------------------------------------------------------------------------------------------------
 
 
 def printed_error(claim: Claim) -> float:
@@ -53,40 +97,88 @@ def printed_error(claim: Claim) -> float:
     return scale * math.hypot(claim.printed_error, (claim.unit or 0.0) / math.sqrt(12.0))
 
 
-def decided(claim: Claim, ours: float, ours_error: float, command: str, *, reason: str = "", result: str = "") -> Claim:
-    """The claim with our number beside the printed one: z, and the state that follows from it.
+def half_width(claim: Claim, error: float, repetitions: int) -> float:
+    """How far our number may be from the printed one and still agree; infinite for a single repetition."""
+    if repetitions < 2:
+        return math.inf
+    theirs, rounding = printed_error(claim), (claim.unit or 0.0) / math.sqrt(12.0)
+    total = math.hypot(error, theirs, rounding)
+    if total == 0.0:
+        return 0.0
+    # the paper's own degrees of freedom are those of its repetitions; unknown ones count as many
+    spent = (error / total) ** 4 / (repetitions - 1)
+    if claim.repeats is not None and claim.repeats > 1:
+        spent += (theirs / total) ** 4 / (claim.repeats - 1)
+    freedom = 1.0 / spent if spent > 0.0 else math.inf
+    quantile = 0.5 + 0.5 * COVERAGE
+    return total * float(student.ppf(quantile, freedom) if math.isfinite(freedom) else norm.ppf(quantile))
+
+
+def decided(claim: Claim, evidence: Evidence, others: Sequence[float], command: str, *, result: str = "") -> Claim:
+    """The claim with our number, its resolution, and the state that follows.
 
     Parameters
     ----------
     claim : Claim             open, with a printed number
-    ours, ours_error : float  our number and its standard error, zero for a count
-    command : str             that makes it again
-    reason : str              why it differs; needed if it does
-    result : str              file that holds it
+    evidence : Evidence       ours
+    others : floats           what the paper prints in the same row for other methods
+    command, result : str     that make the number again, and the file that holds it
 
     Raises
     ------
     ValueError                for a claim that is decided or has no printed number, for numbers that are not finite, for
-                              an error below zero, or for a difference without a reason
+                              an error below zero
     """
     if claim.state != OPEN:
         raise ValueError(f"claim: found {claim.address} in the state {shown(claim.state)}, expected an open one")
-    if not (math.isfinite(ours) and math.isfinite(ours_error) and ours_error >= 0.0):
-        given = f"{shown(ours)} ± {shown(ours_error)}"
-        raise ValueError(f"ours: found {given}, expected finite numbers, the error not below zero")
-    error = printed_error(claim)
-    assert claim.printed is not None
-    exact = ours_error == 0.0 and error == 0.0 and not claim.unit
-    if exact:
-        z = 0.0 if ours == claim.printed else math.copysign(math.inf, ours - claim.printed)
+    ours, error = evidence.value, evidence.error
+    if not (math.isfinite(ours) and math.isfinite(error) and error >= 0.0):
+        raise ValueError(f"ours: found {shown(ours)} ± {shown(error)}, expected finite numbers, the error not below 0")
+    reach = half_width(claim, error, evidence.repetitions)
+    assert claim.printed is not None  # half_width has refused it
+    passing = sum(abs(ours - other) <= reach for other in others)
+    state, reason = OPEN, ""
+    if evidence.reading:
+        reason = evidence.reading
+    elif evidence.smaller:
+        state, reason = REDUCED, evidence.smaller
+    elif evidence.repetitions < LEAST:
+        reason = f"{evidence.repetitions} repetitions, fewer than the {LEAST} below which nothing is decided"
+    elif abs(ours - claim.printed) > reach:
+        state = DIFFERS
     else:
-        z = z_of(ours, ours_error, claim.printed, error, claim.unit or 0.0)
-    state = verdict(z)
-    if state != verdict(0.0) and not reason:
-        raise ValueError(f"reason: found none for {claim.address} with z = {z:.3g}, expected why it differs")
+        state = REPRODUCED if others and not passing else CONSISTENT
     return replace(
-        claim, state=state, ours=ours, ours_error=ours_error, z=z, command=command, reason=reason, result=result
-    )
+        claim, state=state, ours=ours, ours_error=error, repetitions=evidence.repetitions,
+        half_width=reach if math.isfinite(reach) else None, passing=passing, others=len(others),
+        departure="; ".join(filter(None, (evidence.reading, evidence.smaller))),
+        command=command, reason=reason, result=result,
+    )  # fmt: skip
+
+
+# -- sentences and figures -------------------------------------------------------------------------------------------
+
+
+def stated(rows: Iterable[Row], *, reading: str = "", smaller: str = "", exact: bool = False) -> str:
+    """State of a sentence or figure that the rows of a result speak of; all of them have to hold.
+
+    Parameters
+    ----------
+    rows                what was compared
+    reading, smaller    as of `Evidence`
+    exact : bool        for mathematics and counts, which need no repetitions
+    """
+    listed = list(rows)
+    if not listed:
+        raise ValueError("rows: found none, expected what was compared")
+    if reading:
+        return OPEN
+    if smaller:
+        return REDUCED
+    certain = [row.held if exact or row.repetitions >= LEAST else None for row in listed]
+    if any(held is False for held in certain):
+        return DIFFERS
+    return REPRODUCED if all(certain) else OPEN
 
 
 def smaller(left: Sequence[float], right: Sequence[float], margin: float = 0.0) -> Comparison:
@@ -113,27 +205,38 @@ def smaller(left: Sequence[float], right: Sequence[float], margin: float = 0.0) 
     return Comparison(mean, error, mean + reach, holds)
 
 
-def z_of(ours: float, ours_error: float, printed: float, printed_error: float, unit: float) -> float:
-    """(ours - printed) over the root of both squared errors and of the variance unit²/12 that rounding leaves open.
-
-    Parameters
-    ----------
-    ours, ours_error : float          our number and its standard error, zero for a count
-    printed, printed_error : float    likewise of the paper; zero where it prints none
-    unit : float                      of the last digit printed, > 0
-    """
-    return float((ours - printed) / np.sqrt(ours_error**2 + printed_error**2 + unit**2 / 12.0))
-
-
-def verdict(z: float | None) -> str:
-    """In the words of the claims: reproduced up to |z| = 3, else differs; not decidable here without a number."""
-    if z is None or np.isnan(z):
-        return UNDECIDABLE
-    return REPRODUCED if abs(z) <= Z_LIMIT else DIFFERS
-
-
 def holds(statement: bool | np.bool_ | None) -> str:
-    """The same of an inequality."""
+    """Whether a comparison holds, in the word that results have for it."""
     if statement is None:
-        return UNDECIDABLE
-    return REPRODUCED if statement else DIFFERS
+        return UNCERTAIN
+    return HOLDS if statement else FAILS
+
+
+def as_printed(ours: float | None, printed: float | None) -> str:
+    """The same of a count, which is the printed one or is not."""
+    return UNCERTAIN if ours is None or printed is None or math.isnan(ours) else holds(ours == printed)
+
+
+# -- many cells together ---------------------------------------------------------------------------------------------
+
+
+class Pool(NamedTuple):
+    """Cells of one data set or method: how many of our numbers are below and above print."""
+
+    name: str
+    below: int
+    above: int
+    p: float  # two-sided sign test, as if cells were independent, which those of one split are not
+
+
+def pooled(pairs: Iterable[tuple[str, float, float]]) -> list[Pool]:
+    """Sign tests of (name, ours, printed) by name; equal numbers count for neither side."""
+    groups: dict[str, list[float]] = {}
+    for name, ours, printed in pairs:
+        groups.setdefault(name, []).append(ours - printed)
+    result = []
+    for name, gaps in groups.items():
+        below, above = sum(gap < 0.0 for gap in gaps), sum(gap > 0.0 for gap in gaps)
+        p = float(binomtest(below, below + above).pvalue) if below + above else 1.0
+        result.append(Pool(name, below, above, p))
+    return result

@@ -22,6 +22,7 @@ class Average(NamedTuple):
 
     value: float
     error: float
+    repetitions: int
 
 
 Averages = Mapping[tuple[str, str, str, str], Average]  # by data set, M, method and score
@@ -31,7 +32,9 @@ def recorded(name: str) -> Averages:
     """The averages of a result of `validation.claims.results` with the columns data, M, method, score, here and ±."""
     text = (files("validation.claims") / "results" / f"{name}.csv").read_text(encoding="utf-8")
     return {
-        (row["data"], row["M"], row["method"], row["score"]): Average(float(row["here"]), float(row["±"] or np.nan))
+        (row["data"], row["M"], row["method"], row["score"]): Average(
+            float(row["here"]), float(row["±"] or np.nan), int(row["repetitions"])
+        )
         for row in csv.DictReader(io.StringIO(text))
     }
 
@@ -61,4 +64,5 @@ def larger_by(claim: str, compared: str, left: Average, right: Average, least: f
     gap, error = left.value - right.value, float(np.hypot(left.error, right.error))
     low, high = gap - _QUANTILE * error, gap + _QUANTILE * error
     held = True if low > least else False if high < least else None
-    return Decided(claim, f"{compared}: difference, lower end at 95 %", low, least, held)
+    repetitions = min(left.repetitions, right.repetitions)
+    return Decided(claim, f"{compared}: difference, lower end at 95 %", low, least, held, repetitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from validation.claims.verdict import COLUMNS, verdict, z_of
+from validation.claims.verdict import as_printed
 from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetNotFoundError
 from validation.reproduce.experiment import Outcome, Table
@@ -22,7 +22,7 @@ def compare(
     notes: Iterable[str] = (),
     say: Callable[[str], object] = lambda text: None,
 ) -> Outcome:
-    """A row for each printed count: ours, the paper's, z and verdict; data that are not at hand have no number.
+    """A row for each printed count: ours, the paper's, whether they are equal; data that are not at hand have none.
 
     Parameters
     ----------
@@ -43,12 +43,11 @@ def compare(
         except DatasetNotFoundError as error:
             missing.append(f"{data}: {error}")
         for quantity, count in row.items():
-            z = z_of(ours[quantity], 0.0, count, 0.0, 1.0) if ours else None
-            rows.append((data, quantity, ours.get(quantity), count, z, verdict(z)))
-    columns = ("data", "quantity", "ours", "paper", *COLUMNS)
+            rows.append((data, quantity, ours.get(quantity), count, as_printed(ours.get(quantity), count)))
+    columns = ("data", "quantity", "ours", "paper", "as printed")
     return Outcome(
         {"data": ", ".join(printed)},
         (Table(name, columns, tuple(rows), caption),),
         (),
-        (*notes, *missing, "a count has no error: z is the difference over the deviation of a rounded unit, 0.29"),
+        (*notes, *missing),
     )

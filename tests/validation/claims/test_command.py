@@ -1,13 +1,17 @@
 """`triad claims`: counts, lists, one claim, and what it refuses."""
 
 import json
+import re
 import sys
+from collections import Counter
 
 import pytest
 
 from validation.claims import page
+from validation.claims.inventory import PARTS, STATES
 from validation.claims.results import load
 from validation.command import cli
+from validation.reproduce import catalogue
 
 
 @pytest.fixture
@@ -30,28 +34,55 @@ def test_without_arguments_the_states_are_counted(triad):
     assert code == 0
     papers = load()
     lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
-    for key, claims in papers.items():
-        assert lines[key] == [str(len(claims)), *(str(n) for n in claims.counts().values())]
-    total = sum(len(claims) for claims in papers.values())
-    assert lines["all"][0] == str(total)
-    assert sum(map(int, lines["all"][1:])) == total
+    everything = [claim for claims in papers.values() for claim in claims]
+    for about in PARTS:
+        here = Counter(claim.state for claim in everything if claim.about == about)
+        label = f"({about})" if about in ("sizes", "seconds") else about
+        assert lines[label] == [str(here.total()), *(str(here[state]) for state in STATES)]
+    for key, claims in papers.items():  # sizes of data sets and seconds stand outside
+        here = Counter(claim.state for claim in claims if claim.about not in ("sizes", "seconds"))
+        assert lines[key] == [str(here.total()), *(str(here[state]) for state in STATES)]
     assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
-def test_the_claims_of_a_paper_are_listed_after_their_counts(triad):
-    code, out, _ = triad("izmailov2016", columns=80)
+@pytest.mark.parametrize("paper", list(load()))
+def test_a_paper_fits_80_columns_and_a_few_screens_with_whole_ids(triad, paper):
+    code, out, _ = triad(paper, columns=80)
     assert code == 0
-    assert "…" not in out
-    code, out, _ = triad("izmailov2016")
-    claims = load()["izmailov2016"]
-    assert all(claim.id in out for claim in claims)
-    assert "table1-nll-susy-epgpc" not in out
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 100
+    words = set(out.replace(",", " ").split())
+    claims = load()[paper]
+    assert {claim.id for claim in claims if claim.about in ("sentences", "mathematics")} <= words
+    # cells are counted by table; each of them is found by its state
+    shown = sum(int(line.split()[-8]) for line in lines if re.match(r"(Table|single)", line))
+    assert shown == sum(claim.about == "cells" for claim in claims)
+    assert f"stale, since the code of fast has changed: {stale_of(paper)}" in out
+
+
+def stale_of(paper):
+    """How many of a paper's results other code gave."""
+    cited = {claim.result.removesuffix(".csv") for claim in load()[paper] if claim.result}
+    return f"{len(cited & set(catalogue.stale()))} of {len(cited)}"
+
+
+@pytest.mark.parametrize("paper", list(load()))
+@pytest.mark.parametrize("state", ["differs", "open"])
+def test_the_claims_in_a_state_show_their_numbers_in_80_columns(triad, paper, state):
+    _, out, _ = triad(paper, "--state", state, columns=80)
+    assert max(map(len, out.splitlines())) <= 80
+    for claim in load()[paper]:
+        assert (f"{claim.id}  [{claim.state}]" in out.splitlines()) == (claim.state == state)
+        if claim.state == state == "differs" and claim.ours is not None:
+            assert f"half width {claim.half_width:.2g}" in " ".join(out.split())
 
 
 def test_a_state_chooses_claims(triad):
     chosen = json.loads(triad("--json", "--state", "open")[1])
     assert {claim["state"] for claim in chosen["claims"]} <= {"open"}
-    assert len(chosen["claims"]) == sum(counted["open"] for counted in chosen["counts"].values())
+    assert len(chosen["claims"]) == sum(n["open"] for parts in chosen["counts"].values() for n in parts.values())
 
 
 def test_one_claim_shows_all_that_is_known_of_it(triad):
@@ -74,8 +105,8 @@ def test_numbers_are_shown_in_the_digits_of_the_page():
 def test_markdown_is_one_table(triad):
     lines = triad("wenzel2019", "--markdown")[1].splitlines()
     assert len(lines) == 2 + len(load()["wenzel2019"])
-    assert {line.count(" | ") for line in lines} == {6}
-    assert triad("--markdown")[1].startswith("| paper | claims | reproduced |")
+    assert {line.count(" | ") for line in lines} == {7}
+    assert triad("--markdown")[1].startswith("| part | all | reproduced | consistent |")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from validation.claims import inventory, results
-from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE
+from validation.claims.inventory import CONSISTENT, DIFFERS, OPEN, REDUCED, REPRODUCED
+from validation.claims.protocol import Protocol
 from validation.command import cli
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import find
 
-COLUMNS = ("data", "M", "method", "score", "here", "±")
+COLUMNS = ("data", "M", "method", "score", "here", "±", "repetitions")
+PROTOCOLS = {"demo": {"table": Protocol(settles="all of it"), "fig1": Protocol(settles="all of it")}}
 KEYS = ("data", "M", "method", "score")
 CARD = results.Card("triad reproduce a b", 1.0, {"numpy": "2"}, "abc", "f00", ("a note",))
 PAPER = """
@@ -51,60 +53,65 @@ def claims():
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "bindings.toml").write_text(BINDINGS, encoding="utf-8")
-    rows = [("new_thyroid", "5%", "EP", "error", 0.11, 0.01), ("new_thyroid", "5%", "EP", "nll", 9.0, 0.01),
-            ("new_thyroid", "10%", "EP", "error", 9.0, 0.01)]  # fmt: skip
+    rows = [("new_thyroid", "5%", "EP", "error", 0.11, 0.01, 20), ("new_thyroid", "5%", "EP", "nll", 9.0, 0.01, 20),
+            ("new_thyroid", "10%", "EP", "error", 9.0, 0.01, 20)]  # fmt: skip
     results.record(tmp_path, "demo-table", COLUMNS, rows, KEYS, CARD)
     return tmp_path
 
 
 def test_a_row_decides_the_cell_that_it_is_bound_to_and_no_other(claims, folder):
-    decided = results.apply(claims, folder)["demo"]
+    decided = results.apply(claims, folder, PROTOCOLS)["demo"]
     ep, gfitc = decided
-    assert (ep.state, ep.ours, ep.ours_error) == (REPRODUCED, 0.11, 0.01)
-    assert ep.z == pytest.approx(0.01 / (0.01**2 + 0.01**2 + 2 * 0.01**2 / 12.0) ** 0.5)
+    assert (ep.state, ep.ours, ep.ours_error, ep.repetitions) == (REPRODUCED, 0.11, 0.01, 20)
+    assert (ep.passing, ep.others) == (0, 1)  # GFITC's printed 0.20 is farther than the half width
+    assert 0.045 < ep.half_width < 0.06
     assert (ep.command, ep.result) == ("triad reproduce a b", "demo-table.csv")
     assert gfitc.state == OPEN
     assert next(iter(claims["demo"])).state == OPEN  # the inventory itself is as it was
 
 
 def test_a_cell_that_differs_needs_a_reason(claims, folder):
-    rows = [("new_thyroid", "5%", "GFITC", "error", 0.9, 0.01)]
+    rows = [("new_thyroid", "5%", "GFITC", "error", 0.9, 0.01, 20)]
     results.record(folder, "demo-table", COLUMNS, rows, KEYS, CARD)
-    with pytest.raises(ValueError, match="reason: found none for demo:t-m5-new-thyroid-gfitc with z = "):
-        results.apply(claims, folder)
+    with pytest.raises(ValueError, match="reason: found none for demo:t-m5-new-thyroid-gfitc, which differs"):
+        results.apply(claims, folder, PROTOCOLS)
     text = BINDINGS + '\n[[reason]]\nids = "demo:t-m5-*-gfitc"\ntext = "it is cold"\n'
     (folder / "bindings.toml").write_text(text, encoding="utf-8")
-    ep, gfitc = results.apply(claims, folder)["demo"]
+    ep, gfitc = results.apply(claims, folder, PROTOCOLS)["demo"]
     assert (gfitc.state, gfitc.reason) == (DIFFERS, "it is cold")
     assert ep.reason == ""
 
 
 def test_standard_deviations_are_divided_by_the_root_of_the_repetitions(claims, folder):
-    (folder / "bindings.toml").write_text(BINDINGS + "repeats = 4\n", encoding="utf-8")
-    assert results.apply(claims, folder)["demo"].claim("t-m5-new-thyroid-ep").ours_error == 0.005
+    (folder / "bindings.toml").write_text(BINDINGS + 'spread = "standard deviation"\n', encoding="utf-8")
+    rows = [("new_thyroid", "5%", "EP", "error", 0.11, 0.02, 16)]
+    results.record(folder, "demo-table", COLUMNS, rows, KEYS, CARD)
+    assert results.apply(claims, folder, PROTOCOLS)["demo"].claim("t-m5-new-thyroid-ep").ours_error == 0.005
 
 
 def test_rows_and_columns_may_have_other_names_in_the_table(claims, folder):
     text = BINDINGS + 'names = { thyroid = "New-thyroid", x-ep = "EP" }\n'
     (folder / "bindings.toml").write_text(text, encoding="utf-8")
-    results.record(folder, "demo-table", COLUMNS, [("thyroid", "5%", "x-ep", "error", 0.12, 0.01)], KEYS, CARD)
+    results.record(folder, "demo-table", COLUMNS, [("thyroid", "5%", "x-ep", "error", 0.12, 0.01, 20)], KEYS, CARD)
     path = folder / "demo-table.csv"
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("new_thyroid")]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert results.apply(claims, folder)["demo"].claim("t-m5-new-thyroid-ep").ours == 0.12
+    assert results.apply(claims, folder, PROTOCOLS)["demo"].claim("t-m5-new-thyroid-ep").ours == 0.12
 
 
 def test_a_later_run_takes_the_place_of_rows_with_the_same_keys(folder):
-    rows = [("new_thyroid", "5%", "EP", "error", 0.12, 0.01)]
+    rows = [("new_thyroid", "5%", "EP", "error", 0.12, 0.01, 20)]
     path = results.record(folder, "demo-table", COLUMNS, rows, KEYS, CARD._replace(command="again"))
     text = path.read_text(encoding="utf-8").splitlines()
-    assert text[0] == "data,M,method,score,here,±,run"
-    assert "new_thyroid,5%,EP,error,0.12,0.01,2" in text
+    assert text[0] == "data,M,method,score,here,±,repetitions,run"
+    assert "new_thyroid,5%,EP,error,0.12,0.01,20,2" in text
     assert len(text) == 4
     assert {key: card.command for key, card in results.read_cards(folder, "demo-table").items()} == {
         "1": "triad reproduce a b", "2": "again",
     }  # fmt: skip
-    everything = [("new_thyroid", m, "EP", s, 0.0, 0.0) for m, s in (("5%", "error"), ("5%", "nll"), ("10%", "error"))]
+    everything = [
+        ("new_thyroid", m, "EP", s, 0.0, 0.0, 20) for m, s in (("5%", "error"), ("5%", "nll"), ("10%", "error"))
+    ]
     results.record(folder, "demo-table", COLUMNS, everything, KEYS, CARD)
     assert set(results.read_cards(folder, "demo-table")) == {"3"}  # runs without a row are forgotten
 
@@ -120,13 +127,13 @@ def test_a_later_run_takes_the_place_of_rows_with_the_same_keys(folder):
 def test_a_binding_that_fits_nothing_is_an_error(claims, folder, change, word):
     (folder / "bindings.toml").write_text(BINDINGS.replace(*change), encoding="utf-8")
     with pytest.raises(ValueError, match=word):
-        results.apply(claims, folder)
+        results.apply(claims, folder, PROTOCOLS)
 
 
 def test_a_row_without_its_card_is_an_error(claims, folder):
     (folder / "demo-table.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match="run: found '1'"):
-        results.apply(claims, folder)
+        results.apply(claims, folder, PROTOCOLS)
 
 
 def test_keys_that_are_no_columns_and_results_that_nothing_binds(folder):
@@ -188,7 +195,9 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
     assert sum(path.stat().st_size for path in folder.iterdir()) < 5e6
     decided = [claim for claims in results.load().values() for claim in claims if claim.result]
     assert decided
-    assert all(claim.state in (REPRODUCED, DIFFERS, UNDECIDABLE) for claim in decided)
+    states = {REPRODUCED, CONSISTENT, DIFFERS, REDUCED, OPEN}
+    assert all(claim.state in states for claim in decided)
+    assert all(claim.settles and claim.reason for claim in decided if claim.state in (REDUCED, OPEN))
     catalogue.stale()  # it can say which rows are
 
 
@@ -234,28 +243,29 @@ def test_statements_are_decided_by_all_of_their_rows(folder):
     claims = {"demo": inventory.read_claims(PAPER + SAID, "demo")}
     (folder / "bindings.toml").write_text(BINDINGS + '\n[[statements]]\nresult = "demo-fig1"\n', encoding="utf-8")
     assert results.keys_of("demo-fig1", folder) == ("claim",)  # a run again decides it anew, in whatever words
-    columns = ("claim", "compared", "observed", "limit", "verdict")
+    columns = ("claim", "compared", "observed", "limit", "verdict", "repetitions")
     rows = [
-        ("fig1-low", "a below b", 1.0, 2.0, REPRODUCED),
-        ("fig1-low", "a below c", 1.0, 3.0, REPRODUCED),
-        ("fig1-high", "a above b", 1.0, 2.0, DIFFERS),
-        ("fig1-high", "a above 0", 1.0, 0.0, REPRODUCED),
+        ("fig1-low", "a below b", 1.0, 2.0, "holds", 9),
+        ("fig1-low", "a below c", 1.0, 3.0, "holds", 5),
+        ("fig1-high", "a above b", 1.0, 2.0, "fails", 9),
+        ("fig1-high", "a above 0", 1.0, 0.0, "holds", 9),
     ]
     results.record(folder, "demo-fig1", columns, rows, ("claim", "compared"), CARD)
     with pytest.raises(ValueError, match="reason: found none for demo:fig1-high"):
-        results.apply(claims, folder)
+        results.apply(claims, folder, PROTOCOLS)
     reason = '\n[[reason]]\nids = "demo:fig1-*"\ntext = "it is cold"\n'
     with (folder / "bindings.toml").open("a", encoding="utf-8") as stream:
         stream.write(reason)
-    decided = results.apply(claims, folder)["demo"]
+    decided = results.apply(claims, folder, PROTOCOLS)["demo"]
     low, high = decided.claim("fig1-low"), decided.claim("fig1-high")
     assert (low.state, low.reason, low.result) == (REPRODUCED, "", "demo-fig1.csv")
-    assert low.test == "a below b: 1, limit 2; a below c: 1, limit 3"
+    assert low.test == "a below b: 1, limit 2, holds; a below c: 1, limit 3, holds"
+    assert low.repetitions == 5
     assert (high.state, high.reason, high.command) == (DIFFERS, "it is cold", "triad reproduce a b")
-    other = [("fig1-other", "x", 1.0, 2.0, REPRODUCED)]
+    other = [("fig1-other", "x", 1.0, 2.0, "holds", 9)]
     results.record(folder, "demo-fig1", columns, other, ("claim", "compared"), CARD)
     with pytest.raises(LookupError, match="fig1-other"):
-        results.apply(claims, folder)
+        results.apply(claims, folder, PROTOCOLS)
 
 
 def test_behind_solve_the_code_of_every_method_counts():
@@ -275,3 +285,26 @@ def test_a_run_that_decides_nothing_is_not_recorded(monkeypatch, tmp_path, capfd
     assert caught.value.code == 2
     assert "--record: found no table of claims, expected options" in capfd.readouterr().err
     assert not list(tmp_path.glob("villacampa2017-fig1.*"))
+
+
+def test_rows_that_depart_from_the_protocol_are_told_and_decide_nothing(claims, folder):
+    registered = Protocol(printed={"n_steps": 250}, defaults={"n_steps": 30}, settles="250 steps")
+    ep, _ = results.apply(claims, folder, {"demo": {"table": registered}})["demo"]
+    assert (ep.state, ep.ours, ep.settles) == (REDUCED, 0.11, "250 steps")
+    assert ep.reason == ep.departure == "n_steps = 30, printed: 250"
+    registered = Protocol(gates={"a note": []}, settles="chains that mix")
+    ep, _ = results.apply(claims, folder, {"demo": {"table": registered}})["demo"]
+    assert (ep.state, ep.reason) == (OPEN, "the card has: a note")
+    with pytest.raises(ValueError, match=r"found no \[experiments.table\]"):
+        results.apply(claims, folder, {"demo": {}})
+
+
+def test_the_narrowest_pattern_gives_the_reason_wherever_it_stands(claims, folder):
+    rows = [("new_thyroid", "5%", "GFITC", "error", 0.9, 0.01, 20)]
+    results.record(folder, "demo-table", COLUMNS, rows, KEYS, CARD)
+    wide = '\n[[reason]]\nids = "demo:t-*"\ntext = "wide"\n'
+    narrow = '\n[[reason]]\nids = "demo:*-gfitc"\ntext = "narrow"\n'
+    for text in (wide + narrow, narrow + wide):
+        (folder / "bindings.toml").write_text(BINDINGS + text, encoding="utf-8")
+        _, gfitc = results.apply(claims, folder, PROTOCOLS)["demo"]
+        assert gfitc.reason == "narrow"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from validation.claims import inventory
-from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE
+from validation.claims.verdict import FAILS, HOLDS, UNCERTAIN
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.izmailov2016 import sets
@@ -43,7 +43,26 @@ def test_a_figure_holds_where_everything_does_that_is_said_of_it():
     assert decisions.figure("fig", [bad, open_one]).held is False
     table = decisions.table([good, bad, open_one], "text")
     assert table.name == "claims"
-    assert [row[-1] for row in table.rows] == [REPRODUCED, DIFFERS, UNDECIDABLE]
+    assert [row[-2] for row in table.rows] == [HOLDS, FAILS, UNCERTAIN]
+
+
+def test_an_interval_that_holds_zero_is_no_proof_that_there_is_no_difference():
+    text = "accuracy"
+    assert decisions.alike("a", text, (-0.01, 0.015), 0.02, 10).held is True
+    assert decisions.alike("a", text, (-0.01, 0.03), 0.02, 10).held is None
+    assert decisions.alike("a", text, (0.021, 0.03), 0.02, 10).held is False
+    assert decisions.alike("a", text, (-0.03, -0.021), 0.02, 10).held is False
+    assert decisions.alike("a", text, (0.005, 0.03), 0.02, 10).held is None
+    assert decisions.alike("a", text, (-0.01, 0.015), 0.02, 10).repetitions == 10
+
+
+def test_a_comparison_says_over_how_many_repetitions_it_was_taken():
+    pairs = np.array([0.1, 0.2, 0.15]), np.array([0.3, 0.35, 0.4])
+    assert decisions.surely("a", "x", *pairs).repetitions == 3
+    assert decisions.below("a", "x", 1.0, 2.0).repetitions == 0
+    several = [decisions.surely("a", "x", *pairs), decisions.below("a", "x", 1.0, 2.0, 9)]
+    assert decisions.figure("f", several).repetitions == 3
+    assert [row[-1] for row in decisions.table(several, "text").rows] == [3, 9]
 
 
 def known(listed, paper="riihimaki2013"):

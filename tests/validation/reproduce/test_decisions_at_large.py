@@ -38,9 +38,9 @@ def printed_like(**changed):
     for data in ("glass", "svmguide2", "waveform"):
         for M in tables23.BLOCKS:
             for i, (method, value) in enumerate(nll.items()):
-                result[data, M, method, "nll"] = Average(value, 0.01)
-                result[data, M, method, "error"] = Average(0.2 + 0.001 * i, 0.01)
-                result[data, M, method, "seconds"] = Average(seconds[method] * (1.0 + 0.1 * len(data)), 0.0)
+                result[data, M, method, "nll"] = Average(value, 0.01, 20)
+                result[data, M, method, "error"] = Average(0.2 + 0.001 * i, 0.01, 20)
+                result[data, M, method, "seconds"] = Average(seconds[method] * (1.0 + 0.1 * len(data)), 0.0, 20)
     return result
 
 
@@ -59,11 +59,11 @@ def test_tables_of_appendix_c_are_as_the_text_has_them():
     result = {}
     for k, data in enumerate(("a", "b", "c")):
         for method, value in (("MCMC", 0.3), ("Laplace", 0.5), ("PEP (alpha = 0.5)", 0.31 + 0.001 * k)):
-            result[data, "5%", method, "nll"] = Average(value, 0.01)
+            result[data, "5%", method, "nll"] = Average(value, 0.01, 20)
         for method, value in (("MCMC", 1.0), ("PEP (alpha = 0.5)", 90.0 + k)):
-            result[data, "5%", method, "seconds"] = Average(value, 0.0)
+            result[data, "5%", method, "seconds"] = Average(value, 0.0, 20)
     assert set(verdicts(tablesc.decide(result), "villacampa2020").values()) == {True}
-    other = {key: Average(1.0, 0.01) if key[2] == "PEP (alpha = 0.5)" else value for key, value in result.items()}
+    other = {key: Average(1.0, 0.01, 20) if key[2] == "PEP (alpha = 0.5)" else value for key, value in result.items()}
     assert set(verdicts(tablesc.decide(other), "villacampa2020").values()) == {False}
 
 
@@ -71,9 +71,9 @@ def test_records_are_read_and_compared():
     result = records.recorded("villacampa2017-table2")
     assert result["glass", "5%", "EP", "nll"].error > 0.0
     assert [one.held for one in alike("a", "b", [0.1, 0.1, 0.11], [0.1, 0.11, 0.1], 0.05)] == [True, True]
-    assert larger_by("a", "b", Average(1.0, 0.1), Average(0.2, 0.1), 0.2).held is True
-    assert larger_by("a", "b", Average(0.3, 0.1), Average(0.2, 0.1), 0.2).held is None
-    assert larger_by("a", "b", Average(-0.3, 0.1), Average(0.2, 0.1), 0.2).held is False
+    assert larger_by("a", "b", Average(1.0, 0.1, 20), Average(0.2, 0.1, 20), 0.2).held is True
+    assert larger_by("a", "b", Average(0.3, 0.1, 20), Average(0.2, 0.1, 20), 0.2).held is None
+    assert larger_by("a", "b", Average(-0.3, 0.1, 20), Average(0.2, 0.1, 20), 0.2).held is False
 
 
 def test_averages_over_draws_have_the_spread_of_one_more():

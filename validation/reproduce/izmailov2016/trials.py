@@ -71,7 +71,7 @@ def _centres(seed: int) -> Iterable[Decided]:
     good, bad = (sum(one.held is value for one in held) for value in (True, False))
     most = len(held) / 2.0
     verdict = True if good > most else False if bad > most else None
-    yield Decided("kmeans-positions", f"sets of {len(held)} that hold at 95 %: {text}", good, most, verdict)
+    yield Decided("kmeans-positions", f"sets of {len(held)} that hold at 95 %: {text}", good, most, verdict, len(held))
 
 
 def _lbfgs(seed: int) -> Iterable[Decided]:

@@ -134,8 +134,9 @@ def _time_to_end(course: setting.Course) -> float:
 def decide(runs: Mapping[str, Ended], printed: Mapping[str, Mapping[str, float]]) -> list[Decided]:
     """What section 4.4 says of the digits and its Fig. 5 (top), from one run of each method.
 
-    The paper prints one run and no error: the z of a number has that of the test rows alone, which are the same in
-    both, so that it rather asks too much. `printed` is empty where the run is smaller than the paper's.
+    The paper prints one run and no error. |z| has the error of the test rows alone, which are the same in both: the
+    difference of two runs has a smaller one, so that agreement within it is too easy, and the spread of runs is in
+    neither. One run decides nothing. `printed` is empty where the run is smaller than the paper's.
     """
     listed: list[Decided] = []
     for method, name in (("sep", "sep"), ("vi-robust", "vi")):

@@ -142,7 +142,8 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
                 ]
                 result = every[0] if n_draw == 1 else uci.over_draws(every)
                 times.setdefault((float(fraction), method), []).append(result.seconds)
-                rows += _rows(name, float(fraction), plans[0], method, result, printed)
+                repetitions = asked.n_run if n_draw == 1 else n_draw
+                rows += _rows(name, float(fraction), plans[0], method, result, repetitions, printed)
                 say(
                     f"{name}, m = {plans[0].n_inducing}, {setting.NAMES[method]}: nll {result.nll:.3f}, "
                     f"error {result.error:.3f}, {result.seconds:.1f} s"
@@ -163,7 +164,7 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
         (
             Table(
                 "scores",
-                ("data", "M", "m", "n", "method", "score", "here", "±", "paper", "± (paper)", "where"),
+                ("data", "M", "m", "n", "method", "score", "here", "±", "paper", "± (paper)", "where", "repetitions"),
                 tuple(rows),
                 "Averages over repetitions, with standard errors, beside Tables 2 and 3",
             ),
@@ -184,14 +185,21 @@ def _label(fraction: float) -> str:
 
 
 def _rows(
-    name: str, fraction: float, plan: uci.Plan, method: str, value: uci.Averages, printed: dict[str, dict[str, object]]
+    name: str,
+    fraction: float,
+    plan: uci.Plan,
+    method: str,
+    value: uci.Averages,
+    repetitions: int,
+    printed: dict[str, dict[str, object]],
 ) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for score, table in (("nll", "Table 2"), ("error", "Table 3"), ("seconds", "")):
         theirs = _printed(printed, fraction, method, score, name) if table else (None, None)
         rows.append(
             (name, _label(fraction), plan.n_inducing, plan.y.size, setting.NAMES[method], score,
-             getattr(value, score), getattr(value, f"{score}_bar"), *theirs, None if theirs[0] is None else table)
+             getattr(value, score), getattr(value, f"{score}_bar"), *theirs, None if theirs[0] is None else table,
+             repetitions)
         )  # fmt: skip
     return rows
 

@@ -19,7 +19,7 @@ from validation.datasets.splits import standardise, train_test_split
 from validation.door.problem import Problem
 from validation.door.solve import solve
 from validation.reproduce.averages import pairs, recorded
-from validation.reproduce.decisions import Decided, above, below, surely
+from validation.reproduce.decisions import Decided, above, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, run
@@ -29,6 +29,7 @@ from validation.reproduce.villacampa2017.fig3 import inducing_point_experiment
 Array = NDArray[np.float64]
 _TOY, _TOY_TEST = 300, 2000
 _STARTS, _DRAWS = 4, 4
+_ALIKE = 0.02  # margin within which two test errors count as alike; the paper prints none
 _LARGE = 52_000
 
 
@@ -77,11 +78,9 @@ def _bad_q(seed: int) -> Iterable[Decided]:
             }
             for method, listed in errors.items():
                 listed.append(scores(runs[method].probabilities(X_test), y_test)[0])
-        gap = np.array(errors["vi-robust"]) - np.array(errors["ep"])
-        error = float(gap.std(ddof=1) / np.sqrt(gap.size))
         means = ", ".join(f"{method} {np.mean(listed):.3f}" for method, listed in errors.items())
-        text = f"m = {m}, {_DRAWS} draws, test error {means}: difference in standard errors"
-        yield below("vi-bad-q-at-first", text, float(gap.mean()) / max(error, 1e-12), 2.0)
+        text = f"m = {m}, {_DRAWS} draws, test error {means}: less"
+        yield surely("vi-bad-q-at-first", f"{text} {_ALIKE:g}", errors["vi-robust"], errors["ep"], _ALIKE)
 
 
 # -- sections 3 and 5 ----------------------------------------------------------------------------------------------

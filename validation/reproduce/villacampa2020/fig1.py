@@ -95,7 +95,7 @@ def _often(claim: str, text: str, holds: Callable[[Settings], bool], n: int) -> 
     rng = np.random.default_rng(0)
     share = float(np.mean([holds(rng.integers(n, size=n)) for _ in range(_DRAWS)]))
     held = True if share >= CONFIDENCE else False if share <= 1.0 - CONFIDENCE else None
-    return Decided(claim, f"{text}: share of {_DRAWS} draws of the {n} settings", share, CONFIDENCE, held)
+    return Decided(claim, f"{text}: share of {_DRAWS} draws of the {n} settings", share, CONFIDENCE, held, n)
 
 
 def decide(

@@ -294,7 +294,7 @@ def tablec(asked: TablecOptions, say: Say) -> Outcome:
         (
             Table(
                 "scores",
-                ("data", "M", "m", "n", "method", "score", "here", "±", "paper", "± (paper)", "where"),
+                ("data", "M", "m", "n", "method", "score", "here", "±", "paper", "± (paper)", "where", "repetitions"),
                 tuple(rows),
                 "Averages over repetitions, with standard errors, beside Tables C.3 and C.4",
             ),
@@ -317,18 +317,19 @@ def _rows(
     place = list(printed["methods"]).index(method)
     for field, where in (("nll", "Table C.4"), ("error", "Table C.3"), ("seconds", "Table C.3, eight sets")):
         values = np.array([getattr(score, field) for score in mine])
-        bar = _bar(values, np.array(draws))
+        bar, repetitions = _bar(values, np.array(draws))
         table = printed.get(percent, {}).get("error" if field == "seconds" else field, {})
         cell = table.get("seconds" if field == "seconds" else name)
         theirs = (None, None, None) if cell is None else (*cell[place], where)
         here = float(values.mean()) if values.size else setting.NONE
-        rows.append((name, percent, plan.n_inducing, plan.y.size, NAMES[method], field, here, bar, *theirs))
+        size = (plan.n_inducing, plan.y.size)
+        rows.append((name, percent, *size, NAMES[method], field, here, bar, *theirs, repetitions))
     return rows
 
 
-def _bar(values: Array, draws: NDArray[np.int64]) -> float | None:
-    """Standard error of the mean; of several draws of the data, how far one more is from their mean."""
+def _bar(values: Array, draws: NDArray[np.int64]) -> tuple[float | None, int]:
+    """Standard error of the mean, and over how many; of several draws of the data, how far one more is from it."""
     means = np.array([values[draws == draw].mean() for draw in np.unique(draws)])
     if means.size > 1:
-        return float(means.std(ddof=1) * np.sqrt(1.0 + 1.0 / means.size))
-    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+        return float(means.std(ddof=1) * np.sqrt(1.0 + 1.0 / means.size)), means.size
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None, values.size

@@ -110,7 +110,7 @@ def table1(asked: Table1Options, say: Say) -> Outcome:
     notes.append("steps: ten passes, at least 1000; the paper stops by a window over held-out performance")
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
     columns = ("data", "method", "n", "d", "folds", "what", "here", "± sd", "paper", "± sd (paper)",
-               "parameters", "rows")  # fmt: skip
+               "parameters", "rows", "repetitions")  # fmt: skip
     return Outcome(
         {
             "folds": f"{min(asked.n_run, asked.n_splits)} of {asked.n_splits}",
@@ -145,6 +145,6 @@ def _rows(
         spread = float(values.std(ddof=1)) if values.size > 1 else None
         out.append(
             (name, method, data.n, data.d, f"{len(value)} of {n_splits}", quantity, float(values.mean()), spread,
-             theirs[0], theirs[1], "learned per fold", size)
+             theirs[0], theirs[1], "learned per fold", size, len(value))
         )  # fmt: skip
     return out
