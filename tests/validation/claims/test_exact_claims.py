@@ -29,11 +29,14 @@ def test_a_check_that_a_full_run_alone_asks_is_named_with_a_full_run():
         assert ("--full" in CLAIMS[address].command) == (not known[name].problems), address
 
 
-def test_every_statement_that_the_judge_puts_to_numbers_is_a_decided_claim_of_its_paper():
+def test_every_statement_that_the_judge_puts_to_numbers_is_a_claim_that_it_decides_or_says_why_not():
     for name, check in core.registered().items():
         if not check.quantity.startswith("says_"):
             continue
         address = f"{check.paper}:{check.quantity.removeprefix('says_').replace('_', '-')}"
+        if CLAIMS[address].state == inventory.OPEN:  # the check measures something else than what decides the claim
+            assert CLAIMS[address].reason, address
+            continue
         assert BY_CHECK.get(address) == name
         # what a check shows of a refuted claim is the counter-example
         assert CLAIMS[address].state in (inventory.REPRODUCED, inventory.REFUTED)

@@ -1,12 +1,15 @@
 """The inventories of claims: what is read, and what the reader refuses."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from validation.checks import core
 from validation.claims import results
-from validation.claims.inventory import CONSISTENT, REFUTED, REPRODUCED, UNDECIDABLE, Claim, load, read_claims
+from validation.claims.inventory import CONSISTENT, DIFFERS, REFUTED, REPRODUCED, UNDECIDABLE, Claim, load, read_claims
+from validation.door.catalogue import METHODS
 from validation.ledger.inventory import load as load_ledger
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import EXPERIMENTS
@@ -263,3 +266,44 @@ def test_the_experiments_that_claims_name_exist():
         if claim.experiment and (claim.paper, claim.experiment) not in EXPERIMENTS
     }
     assert not unknown
+
+
+def words(text):
+    """Lower-case words; those joined by hyphens are one."""
+    return set(re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", text.lower()))
+
+
+def test_what_was_compared_names_every_method_of_what_decides():
+    """A verdict on methods that were not run is on something else than the claim."""
+    methods = {entry.method for entry in METHODS}
+    told = {
+        claim.address: (words(claim.decides) & methods) - words(f"{claim.test} {claim.command.replace('/', ' ')}")
+        for claims in load().values()
+        for claim in claims
+        if claim.kind != "cell" and claim.state in (REPRODUCED, DIFFERS, REFUTED)
+    }
+    assert len(told) > 100
+    assert {address: missing for address, missing in told.items() if missing} == {}
+
+
+def test_a_decided_claim_cites_a_result_a_check_an_entry_or_a_table_that_is_there():
+    folder, known = Path(results.__file__).parent / results.FOLDER, load_ledger()
+    catalogue.load()
+    checks = core.registered()
+    for claims in results.load().values():
+        for claim in claims:
+            if claim.state in (UNDECIDABLE, "open"):
+                continue
+            kind, *rest = shlex.split(claim.command)[1:]
+            if claim.result:
+                assert (folder / claim.result).is_file(), claim.address
+            elif kind == "verify":
+                assert rest[rest.index("--check") + 1] in checks, claim.address
+            elif kind == "audit":
+                paper, _, entry = rest[0].partition(":")
+                assert known.entry(paper, entry), claim.address
+            elif kind == "reproduce":
+                assert (rest[0], rest[1]) in EXPERIMENTS, claim.address
+            else:  # the paper's own table, or the rows of a data set
+                assert kind in ("claims", "data"), claim.address
+                assert claim.state == REFUTED or claim.about == "sizes", claim.address
