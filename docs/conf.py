@@ -23,6 +23,7 @@ version = release
 
 extensions = [
     "atlas",
+    "claim_pages",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",

@@ -231,6 +231,18 @@ def _missing(claim: str, what: str) -> Decided:
     return Decided(claim, f"{what}: not run", float("nan"), float("nan"), None)
 
 
+def _ahead(claim: str, text: str, value: Gap) -> Decided:
+    """That an interval is above zero; it fails where it is below, and is open where it holds zero."""
+    held = True if value.low > 0.0 else False if value.high < 0.0 else None
+    return Decided(claim, text, value.low, 0.0, held, _FOLDS)
+
+
+def _behind(claim: str, text: str, value: Gap) -> Decided:
+    """The same of an interval below zero."""
+    held = True if value.high < 0.0 else False if value.low > 0.0 else None
+    return Decided(claim, text, value.high, 0.0, held, _FOLDS)
+
+
 def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Decided]:
     """What section 5.5 says of Fig. 9 to 11, from the predictions by data set and method: all six sets, and usps.
 
@@ -257,11 +269,11 @@ def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Deci
     key = "fig9-mcmc-better"
     for name in ("teaching", "segment"):
         text = f"{name}: mlpd of MCMC less EP, lower end"
-        of_9.append(above(key, text, ahead[name].low, 0.0, _FOLDS) if name in ahead else _missing(key, text))
+        of_9.append(_ahead(key, text, ahead[name]) if name in ahead else _missing(key, text))
     others = sum(value.low > 0.0 for name, value in ahead.items() if name not in ("teaching", "segment"))
     of_9.append(below(key, "other sets on which that interval is above zero", others, 0.5))
     of_9 += [
-        below("fig9-iep-worse", f"{name}: mlpd of IEP less EP, upper end", gap(name, _IEP, _EP).high, 0.0, _FOLDS)
+        _behind("fig9-iep-worse", f"{name}: mlpd of IEP less EP, upper end", gap(name, _IEP, _EP))
         for name in names if name not in ("teaching", "glass")
     ]  # fmt: skip
     for method in (_VB, _LA):
@@ -301,7 +313,7 @@ def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Deci
         text = f"teaching: accuracy of MCMC less {setting.NAMES[method]}, lower end"
         chain = "teaching" in chained
         if chain:
-            of_10.append(above(key, text, change("teaching", _MCMC, method).low, 0.0, _FOLDS))
+            of_10.append(_ahead(key, text, change("teaching", _MCMC, method)))
         else:
             of_10.append(_missing(key, text))
     key = "fig10-ep-iep"
@@ -325,8 +337,8 @@ def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Deci
     least = min(value for method, value in overall.items() if method != _VB)
     of_10.append(below(key, "mean over sets of VB's accuracy, below the least of the others", overall[_VB], least))
     of_10 += [
-        below(key, f"{name}: accuracy of VB less {setting.NAMES[method]}, upper end",
-              change(name, _VB, method).high, 0.0, _FOLDS)
+        _behind(key, f"{name}: accuracy of VB less {setting.NAMES[method]}, upper end",
+              change(name, _VB, method))
         for name in ("segment", "usps-357") for method in (_EP, _IEP, _LA, _TKP)
     ]  # fmt: skip
     moved = float(np.mean([accuracy(name, _AT_EP) - level[name][_VB] for name in names]))
@@ -338,8 +350,8 @@ def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Deci
     for rival in (_EP, _IEP):
         for method in (_VB, _LA):
             text = f"usps: {setting.NAMES[method]} less {setting.NAMES[rival]}, upper end of"
-            ends = {"mlpd": gap("usps", method, rival).high, "accuracy": change("usps", method, rival).high}
-            of_11 += [below("fig11-ep-significant", f"{text} {score}", end, 0.0, _FOLDS) for score, end in ends.items()]
+            ends = {"mlpd": gap("usps", method, rival), "accuracy": change("usps", method, rival)}
+            of_11 += [_behind("fig11-ep-significant", f"{text} {score}", value) for score, value in ends.items()]
     density, right = gap("usps", _IEP, _EP), change("usps", _IEP, _EP)
     count = accuracy("usps", _IEP) - accuracy("usps", _EP)
     key = "fig11-ep-iep"
