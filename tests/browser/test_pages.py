@@ -65,6 +65,17 @@ def test_the_picture_of_the_start_page_is_whole_also_on_a_phone(page, docs):
         assert box["y"] + box["height"] <= below["y"]
 
 
+def test_claims_are_found_by_their_state_and_by_words(page, docs):
+    page.goto(f"{docs}/claims/villacampa2020.html")
+    page.locator(".atlas-tools select").select_option("differs")
+    page.locator(".atlas-tools input").fill("wine pep")
+    shown = page.locator("article.equation:visible")
+    expect(shown.first).to_have_attribute("data-state", "differs")
+    expect(shown.first).to_contain_text("half width")
+    assert shown.count() < page.locator('article.equation[data-state="differs"]').count()
+    assert wider_than_the_screen(page) <= 0
+
+
 # -- the atlas ------------------------------------------------------------------------------------------------
 
 

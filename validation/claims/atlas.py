@@ -25,6 +25,8 @@ def paper_page(claims: Claims, protocols: Mapping[str, Protocol], stale: Collect
     lines = [
         f"# Claims of {claims.paper}",
         "",
+        f"[Rules](../claims.md), [what we found](../found.md), [equations](../atlas/{claims.paper}.md).",
+        "",
         page.markdown(page.counts({claims.paper: claims})),
         f"{len(used & set(stale))} of {len(used)} results were made with code of `fast` that has changed since: their",
         "numbers stand, and are marked.",

@@ -138,7 +138,7 @@ later(app, "judge", "Judge a program of your own on every question that its meth
       _judge)  # fmt: skip
 later(app, "league", "Show how far other libraries are from the truth, or measure those that are installed.",
       _league)  # fmt: skip
-later(app, "claims", "Count the claims of the papers by state, list those of one paper, or show one of them.",
+later(app, "claims", "Count the claims of the papers by part and state, sum up one paper, or show one claim.",
       _claims)  # fmt: skip
 later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",
       _reproduce)  # fmt: skip

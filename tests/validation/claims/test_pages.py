@@ -106,6 +106,9 @@ def test_the_totals_of_what_was_found_are_those_of_the_claims():
     decided = len(state["reproduced"]) + len(state["consistent"]) + len(state["differs"])
     held = sum(claim.state == "reproduced" for claim in mathematics)
     text = " ".join(FOUND.split())
+    for paper, group, name in (("villacampa2017", "by data set", "Svmguide2"), ("wenzel2019", "by method", "SVGPC")):
+        pool = next(one for one in page.pools(results.load()[paper])[group] if one.name == name)
+        assert f"{pool.below} of {pool.below + pool.above} cells of Table" in text
     assert f"{len(counted)} claims that can be tested" in text
     assert f"{held} of {len(mathematics)} statements and counts of operations" in text
     assert f"Of {decided} cells with five repetitions" in text

@@ -89,7 +89,7 @@ def spreads(value: Mapping[str, Differences]) -> dict[str, dict[str, Spread]]:
     }
 
 
-def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[Decided]:
+def decide(value: Mapping[str, Mapping[str, Spread]], variance: float, n: int = 0) -> list[Decided]:
     """The claims that section 5.1 makes of Figure 1, each with a number on either side.
 
     A rule is calibrated where the intervals that the figure draws hold zero, and biased where they do not. Sizes are
@@ -100,6 +100,7 @@ def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
     ----------
     found : mapping      rule -> quantity -> Spread; RULES and QUANTITIES
     variance : float     of the prior
+    n : int              data that the intervals are taken over
     """
     scales = dict(zip(QUANTITIES, (1.0, np.sqrt(variance), variance), strict=True))
 
@@ -114,15 +115,15 @@ def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
     bias = value["inner-ep"]["log Z"]
     narrower = max(ratio("Q10", "Q5"), ratio("QD10", "QD5"), ratio("inner-ep", "Q5"))
     listed = [
-        Decided("fig1-quadratures-calibrated", "how far any interval of a rule is from zero", off, 0.0, off <= 0.0),
+        Decided("fig1-quadratures-calibrated", "how far any interval of a rule is from zero", off, 0.0, off <= 0.0, n),
         Decided("fig1-inner-mean-cov", "size of inner EP's differences in mean and covariance, at most at 95 %",
-                accurate, CLOSE, accurate < CLOSE),
+                accurate, CLOSE, accurate < CLOSE, n),
         Decided("fig1-inner-bias", "how far inner EP's interval of log Z is from zero: above it, and small",
-                bias.off, 0.0, 0.0 < bias.off < CLOSE),
+                bias.off, 0.0, 0.0 < bias.off < CLOSE, n),
         Decided("fig1-variation-small", "largest width of Q10, QD10 or inner EP over that of Q5 or QD5", narrower, 1.0,
-                narrower < 1.0),
+                narrower < 1.0, n),
         Decided("fig1-qd10-like-qf10", "size of QD10's differences, at most at 95 %", stand_in, CLOSE,
-                stand_in < CLOSE),
+                stand_in < CLOSE, n),
     ]  # fmt: skip
     return [decisions.figure("fig1", listed), *listed]
 
@@ -207,7 +208,7 @@ def fig1(options: Fig1Options, say: Say) -> Outcome:
         for rule, parts in result.items()
         for quantity, at in parts.items()
     ]
-    decided = decide(result, float(np.exp(options.log_variance)))
+    decided = decide(result, float(np.exp(options.log_variance)), len(y))
     return Outcome(
         {
             "data": f"{options.dataset}: n = {len(y)}, {c} classes",
