@@ -14,6 +14,7 @@
 `defaults`         what these options are where a command does not name them
 `only`             option = the methods and data sets that it concerns, where it does not concern all
 `gates`            text of a note on the card = the methods whose rows it bars, all of them for an empty list
+`barred`           method = why no row of it on record may decide anything
 `whole`            column = how its text begins where the row is at the paper's size
 """
 
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 from validation.ledger.inventory import check_table
 
 _TEXTS = ("sets", "splits", "counts", "settles", "smaller", "reading")
-_MAPS = ("printed", "silent", "defaults", "only", "gates", "whole")
+_MAPS = ("printed", "silent", "defaults", "only", "gates", "barred", "whole")
 _OPTIONAL: dict[str, type] = {"where": list, **dict.fromkeys(_TEXTS, str), **dict.fromkeys(_MAPS, dict)}
 
 
@@ -59,6 +60,7 @@ class Protocol:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     only: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gates: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    barred: Mapping[str, str] = field(default_factory=dict)
     whole: Mapping[str, str] = field(default_factory=dict)
 
     def departure(self, command: str, notes: Sequence[str], row: Mapping[str, str]) -> Departure:
@@ -87,6 +89,7 @@ class Protocol:
         for text, methods in self.gates.items():
             if any(text in note for note in notes) and (not methods or names & set(methods)):
                 readings.append(f"the card has: {text}")
+        readings += [why for method, why in self.barred.items() if method in names]
         for key, begins in self.whole.items():
             if not row[key].startswith(begins):
                 smaller.append(f"{key}: {row[key]}")

@@ -27,6 +27,8 @@ rate = 0.01
 n_steps = ["VI", "wine"]
 [experiments.table.gates]
 "too few draws" = ["MCMC"]
+[experiments.table.barred]
+GFITC = "not run to its end"
 [experiments.table.whole]
 rows = "all"
 """
@@ -44,6 +46,7 @@ rows = "all"
         ("-o 'optimizer=\"adam\"'", [], {}, "optimizer = adam, printed: lbfgs", ""),
         ("", ["MCMC: too few draws"], {"method": "MCMC"}, "the card has: too few draws", ""),
         ("", ["MCMC: too few draws"], {"method": "EP"}, "", ""),
+        ("", [], {"method": "GFITC"}, "not run to its end", ""),
         ("", [], {"rows": "6000 of 48842"}, "", "rows: 6000 of 48842"),
     ],
 )
