@@ -89,8 +89,8 @@ def _card(claim: Claim, stale: Collection[str]) -> str:
     if claim.result.removesuffix(".csv") in stale:
         facts += ", stale"
     numbers = "" if claim.printed is None else f"printed {page.printed(claim)}"
-    if told := page.resolution(claim):
-        numbers += f"; {told}"
+    if text := page.resolution(claim):
+        numbers += f"; {text}"
     rows = [
         ("", numbers),
         ("decided by", claim.decides),

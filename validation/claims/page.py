@@ -68,7 +68,7 @@ def by_state(claims: Iterable[Claim], about: str) -> list[str]:
     return lines
 
 
-def told(claim: Claim) -> list[str]:
+def described(claim: Claim) -> list[str]:
     """A claim in a few lines of at most WIDTH columns: id and state, numbers with their resolution, why."""
     lines = [f"{claim.id}  [{claim.state}]"]
     texts = [claim.text]

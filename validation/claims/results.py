@@ -294,7 +294,7 @@ def apply(
                 claim, evidence, [value for value in beside if value is not None], card.command,
                 result=f"{binding.result}.csv",
             )  # fmt: skip
-            decisions[claim.address] = _told(result, why(claim.address), registered)
+            decisions[claim.address] = _explained(result, why(claim.address), registered)
             count += 1
         if not count:
             raise ValueError(
@@ -317,7 +317,7 @@ class _Reasons:
         return next((text for _, ids, text in self._sorted if _fits(ids, address)), "")
 
 
-def _told(claim: Claim, found: str, registered: Protocol) -> Claim:
+def _explained(claim: Claim, found: str, registered: Protocol) -> Claim:
     """The claim with the reason that was found for it, and what would settle it, where its state asks for them."""
     if claim.state in (REPRODUCED, CONSISTENT):
         return claim
@@ -379,7 +379,7 @@ def _stated(
             repetitions=min(row.repetitions for row in compared) or None, reason=reason,
             departure="; ".join(filter(None, departure.values())),
         )  # fmt: skip
-        outcome[claim.address] = _told(decided, why(claim.address), registered)
+        outcome[claim.address] = _explained(decided, why(claim.address), registered)
     return outcome
 
 

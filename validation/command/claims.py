@@ -54,7 +54,7 @@ def claims(
         console.print(_table([("key", "value"), *page.card(one)]))
         _stale(console, [one])
     elif state is not None:
-        _lines(console, [line for claim in chosen for line in page.told(claim)])
+        _lines(console, [line for claim in chosen for line in page.described(claim)])
         _lines(console, [f"{len(chosen)} claims {state}:", f"  {STATES[state]}"])
     else:
         console.print(_table(page.counts(asked)))
