@@ -364,7 +364,12 @@ def _stated(
             key: "; ".join(dict.fromkeys(filter(None, (one[key] for one in departures)))) for key in Departure._fields
         }
         compared = [Row(_HELD[row["verdict"]], int(row[REPETITIONS] or 0)) for row in rows]
-        state = stated(compared, exact=claim.about == MATHEMATICS, **departure)
+        state = stated(
+            compared,
+            exact=claim.about == MATHEMATICS,
+            reading=departure["reading"],
+            smaller=departure["smaller"],
+        )
         test = "; ".join(
             f"{row['compared']}: {row['observed']}, limit {row['limit']}, {row['verdict']}" for row in rows
         )

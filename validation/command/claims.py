@@ -46,7 +46,7 @@ def claims(
         return
     whole = target is None and state is None
     if markdown:
-        card = [("key", "value"), *page.card(one)] if one else []
+        card: list[tuple[str, ...]] = [("key", "value"), *page.card(one)] if one else []
         sys.stdout.write(page.markdown(page.counts(asked) if whole else card or page.listed(chosen)))
         return
     console = Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
