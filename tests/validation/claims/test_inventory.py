@@ -146,6 +146,7 @@ def test_an_unknown_claim_is_answered_with_near_ones():
         ('key = "toy"', 'key = "tot"', "key: found 'tot', expected 'toy'"),
         ("complete = false", "complete = true", "complete: found true beside 5 open claims"),
         ('kind = "figure"', 'kind = "figur"', "kind: found 'figur', expected one of cell, figure, prose"),
+        ('state = "open"', 'about = "people"\nstate = "open"', "about: found 'people', expected one of mathematics"),
         ('state = "open"', 'state = "opened"', "state: found 'opened', expected one of reproduced, differs"),
         ("standard deviation", "sd", "spread: found 'sd', expected one of standard error"),
         ('text = "The', 'texts = "The', "claim 1: found key 'texts', expected .*'text'"),
