@@ -8,20 +8,10 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import Derivative, Hyper, check_learn, each_parameter, maximise
+from reference.common.priors import Prior
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-
-class Prior(NamedTuple):
-    """Hyper-parameters of all classes."""
-
-    variance: Array  # (C,)
-    lengthscales: Array  # (C, d)
-    noise: Array  # (C,)
-    jitter: Array  # (C,)
-    Z: Array  # (C, m, d)
-
 
 Evidence = Callable[[Prior], tuple[float, dict[str, Array]]]
 """Objective and its derivatives, fields with shapes as in the prior."""

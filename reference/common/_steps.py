@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior, every_row, first_row, row_gradients
+from reference.common._classes import every_row, first_row, row_gradients
 from reference.common._learning import coordinates, log_derivatives, moved
 from reference.common.ledger import equation
+from reference.common.priors import Prior
 
 Array = NDArray[np.float64]
 

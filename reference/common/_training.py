@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior, fields_to_learn, search
+from reference.common._classes import fields_to_learn, search
 from reference.common._learning import FIELDS
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
 from reference.common.options import Options
+from reference.common.priors import Prior
 
 Array = NDArray[np.float64]
 Batch = NDArray[np.intp]

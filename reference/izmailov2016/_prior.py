@@ -10,23 +10,11 @@ from reference.common import _check, _learning
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.izmailov2016.kernels import KERNELS, covariance, covariance_gradients, covariance_input_gradients
-from reference.izmailov2016.model import REMEDY_X, REMEDY_Z
+from reference.izmailov2016.model import REMEDY_X, REMEDY_Z, Prior
 
 Array = NDArray[np.float64]
 
 FIELDS = _learning.FIELDS
-
-
-class Prior(NamedTuple):
-    """What the prior depends on."""
-
-    variance: float
-    lengthscales: Array  # (d,)
-    noise: float
-    jitter: float
-    Z: Array | None  # (m, d); None is the full GP
-    kernel: str = "se"
-    smoothness: float | None = None
 
 
 class Matrices(NamedTuple):

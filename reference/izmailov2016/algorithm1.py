@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common._search import REACH, Limits, maximise
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Matrices, Prior
+from reference.izmailov2016._prior import Matrices
 from reference.izmailov2016.jaakkola_jordan import (
     jj_collapsed_bound,
     jj_collapsed_gradient,
@@ -17,6 +17,7 @@ from reference.izmailov2016.jaakkola_jordan import (
     jj_optimal_mean,
     jj_optimal_xi,
 )
+from reference.izmailov2016.model import Prior
 from reference.izmailov2016.record import Alternation, AlternationState, Rounds, Sweeps, Variational, largest_move
 from reference.izmailov2016.sparse import marginal_moments
 from reference.izmailov2016.taylor import (

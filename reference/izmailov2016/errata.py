@@ -10,7 +10,6 @@ from reference.common._search import REACH, Limits, maximise
 from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Prior
 from reference.izmailov2016.algorithm1 import Adapted, Variational
 from reference.izmailov2016.jaakkola_jordan import (
     QuadraticBound,
@@ -19,6 +18,7 @@ from reference.izmailov2016.jaakkola_jordan import (
     jj_optimal_covariance,
     jj_optimal_mean,
 )
+from reference.izmailov2016.model import Prior
 from reference.izmailov2016.sparse import marginal_moments
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from reference.common.errors import NotPositiveDefiniteError, cholesky
 from reference.common.options import Options, takes
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Inputs, Matrices, Prior
+from reference.izmailov2016._prior import Inputs, Matrices
 from reference.izmailov2016.algorithm1 import (
     jj_fixed_point,
     taylor_fixed_point,
@@ -34,7 +34,7 @@ from reference.izmailov2016.bound import (
     gauss_hermite_expectation,
 )
 from reference.izmailov2016.jaakkola_jordan import jj_bound, jj_collapsed_gradient
-from reference.izmailov2016.model import REMEDY_Z, latent_predictive, predictive_probability
+from reference.izmailov2016.model import REMEDY_Z, Prior, latent_predictive, predictive_probability
 from reference.izmailov2016.record import Sweeps, Variational
 from reference.izmailov2016.sparse import marginal_moments, predict_latent
 from reference.izmailov2016.svi import StepState, svi_adadelta, svi_fixed_point, svi_lbfgs

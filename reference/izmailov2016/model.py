@@ -18,6 +18,18 @@ REMEDY_Z = "raise jitter or remove duplicate rows of Z"
 _MOST_POINTS = 30_000_000  # of the grid of log_evidence
 
 
+class Prior(NamedTuple):
+    """Hyper-parameters, inducing inputs and the kernel that they belong to."""
+
+    variance: float
+    lengthscales: Array  # (d,)
+    noise: float
+    jitter: float
+    Z: Array | None  # (m, d); None is the full GP
+    kernel: str = "se"
+    smoothness: float | None = None
+
+
 class LatentDistribution(NamedTuple):
     """Mean and variance of latent values, one by one."""
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from reference.common._iteration import Arrival, change
 from reference.common.errors import factorise
-from reference.izmailov2016._prior import Matrices, Prior
-from reference.izmailov2016.model import REMEDY_Z
+from reference.izmailov2016._prior import Matrices
+from reference.izmailov2016.model import REMEDY_Z, Prior
 
 Array = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ from reference.common._search import REACH, Limits, maximise
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Matrices, Prior
+from reference.izmailov2016._prior import Matrices
 from reference.izmailov2016.bound import elbo, elbo_gradient, expectations, expected_log_likelihood, kl_gaussian
-from reference.izmailov2016.model import REMEDY_Z
+from reference.izmailov2016.model import REMEDY_Z, Prior
 from reference.izmailov2016.record import Sweeps, Variational
 from reference.izmailov2016.sparse import marginal_moments
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from reference.common._classes import Prior
 from reference.common._training import State
 from reference.common.ledger import equation
+from reference.common.priors import Prior
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale
 from reference.villacampa2017.factors import posterior_of

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._batches import ascending_batches
-from reference.common._classes import Prior, checked_input
+from reference.common._classes import checked_input
 from reference.common._iteration import Arrival
 from reference.common._options import shown
 from reference.common._training import (
@@ -29,6 +29,7 @@ from reference.common._training import (
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Prior
 from reference.villacampa2017.datum import DatumEP
 from reference.villacampa2017.gradients import adaptive_learning_rate
 from reference.villacampa2017.methods import EP, SEP

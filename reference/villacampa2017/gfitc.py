@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior, checked_input, fields_to_learn
+from reference.common._classes import checked_input, fields_to_learn
 from reference.common._gaussians import Gaussians
 from reference.common._learning import FIELDS
 from reference.common._training import Fit, Record, State, Task, begin, by_search, finish
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Prior
 from reference.villacampa2017.fit import to_fixed_point
 from reference.villacampa2017.gradients import Direction
 from reference.villacampa2017.hyper import Matrices, prior_matrices

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
 from reference.common.kernels import squared_exponential
+from reference.common.priors import Prior
 from reference.villacampa2017.model import add_latent_noise, inducing_covariances, projection_vectors
 
 Array = NDArray[np.float64]

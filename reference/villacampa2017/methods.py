@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior, class_gradients
+from reference.common._classes import class_gradients
 from reference.common._learning import FIELDS
 from reference.common._training import State, Step, Value
 from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common.priors import Prior
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.derivatives import Weights, kernel_derivative, pair_derivatives, tied_pull, total_pulls
 from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._classes import Prior
 from reference.common._largest import log_largest
 from reference.common.errors import factorise
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
+from reference.common.priors import Prior
 from reference.villacampa2017.model import REMEDY, add_latent_noise, inducing_covariances
 from reference.villacampa2017.posterior import Gaussians
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
 from reference.common._options import shown
 from reference.common.ledger import equation
+from reference.common.priors import Prior
 
 Array = NDArray[np.float64]
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._ascent import Goal, ascend, step_length, unbounded
 from reference.common._batches import ascending_batches
-from reference.common._classes import Prior, checked_input, fields_to_learn, search
+from reference.common._classes import checked_input, fields_to_learn, search
 from reference.common._gaussians import Gaussians, along, moments_of, natural_parameters
 from reference.common._options import shown
 from reference.common._steps import Learned
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Prior
 from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.vi import kl_to_prior, variational_elbo, vi_latent_marginal
 from reference.villacampa2017.vi_gradients import Bound, bound_of, expected_terms, vi_gradients

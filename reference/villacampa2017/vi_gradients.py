@@ -6,11 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior, class_gradients
+from reference.common._classes import class_gradients
 from reference.common._gaussians import Gaussians, Natural, along, natural_parameters
 from reference.common._largest import largest
 from reference.common._learning import FIELDS, Derivative
 from reference.common.errors import factorise
+from reference.common.priors import Prior
 from reference.villacampa2017.gradients import prior_term_gradient, prior_term_matrix
 from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.model import REMEDY

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from reference.common._ascent import NOT_REACHED, Goal, ascend, step_length
 from reference.common._batches import ascending_batches
-from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
+from reference.common._classes import checked_input, class_gradients, fields_to_learn, search
 from reference.common._gaussians import Gaussians, pack, packed_gradient, unpack
 from reference.common._learning import FIELDS, Derivative
 from reference.common._options import shown
 from reference.common._steps import Learned, Rule
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.options import Options, options_of, takes
+from reference.common.priors import Prior
 from reference.villacampa2020.energies import Energy, energy
 from reference.villacampa2020.gradients import prior_term_gradient, prior_term_matrix
 from reference.villacampa2020.hyper import Batch, Matrices, prior_matrices

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._ascent import FINITE, NOT_REACHED
-from reference.common._classes import Prior
+from reference.common._classes import checked_input
 from reference.common._gaussians import Gaussians, Natural, moments_of
 from reference.common._search import Limits, maximise
 from reference.common.algebra import inverted
 from reference.common.errors import cholesky
+from reference.common.priors import Prior
 from reference.villacampa2020.energies import Energy
 from reference.villacampa2020.fit_energies import Data, EnergyFit
 from reference.villacampa2020.hyper import prior_matrices
@@ -54,15 +55,17 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
 
     Parameters
     ----------
-    data : Data               checked data, method, ε and α
+    data : Data               inputs, labels, method, ε and α
     prior : Prior             hyper-parameters
     max_iterations : int      of the search
 
     Raises
     ------
+    ValueError                for bad input
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    K = prior_matrices(data.X, prior)
+    X, y, prior = checked_input(data.X, data.y, prior)
+    data, K = data._replace(X=X, y=y), prior_matrices(X, prior)
     inverses = np.stack([inverted(cholesky(each, "K_ZZ", REMEDY), "chol K_ZZ") for each in K.K_ZZ])
     C, m, _ = inverses.shape
     start = np.tile(np.concatenate([np.zeros(m), _START * np.eye(m)[np.tril_indices(m)]]), C)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._batches import ascending_batches
-from reference.common._classes import Prior, checked_input, class_gradients
+from reference.common._classes import checked_input, class_gradients
 from reference.common._gaussians import Gaussians
 from reference.common._iteration import Arrival
 from reference.common._learning import FIELDS, Derivative
@@ -29,6 +29,7 @@ from reference.common._training import (
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Prior
 from reference.villacampa2020.evidence import (
     pep_log_evidence_from_moments,
     pep_log_evidence_limit,

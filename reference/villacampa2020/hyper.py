@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
 from reference.common.kernels import squared_exponential
+from reference.common.priors import Prior
 from reference.villacampa2020.model import add_latent_noise
 from reference.villacampa2020.sparse import fitc_conditional
 

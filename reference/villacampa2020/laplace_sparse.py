@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
-from reference.common._classes import Prior, checked_input
+from reference.common._classes import checked_input
+from reference.common._product import check_nodes
+from reference.common._training import Seen
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Prior
 from reference.villacampa2020.hyper import Matrices, cross_covariances, inducing_covariances, prior_matrices
 from reference.villacampa2020.posterior import Gaussians
 from reference.villacampa2020.sparse import fitc_covariance, projection_vectors
@@ -185,7 +188,7 @@ def laplace_baseline(X: Array, y: Labels, prior: Prior, *, options: Options) -> 
     X : (n, d)                inputs
     y : (n,)                  labels, 0..C-1
     prior : Prior             hyper-parameters and inducing inputs of all classes, villacampa2020
-    options : Options         of "laplace-sparse", or each by name; those of the prediction are not looked at
+    options : Options         of "laplace-sparse", or each by name; those of the prediction are only checked
 
     Raises
     ------
@@ -195,8 +198,12 @@ def laplace_baseline(X: Array, y: Labels, prior: Prior, *, options: Options) -> 
     X, y, prior = checked_input(X, y, prior)
     parts = prior_matrices(X, prior)
     n, C = len(y), len(parts.K_ZZ)
+    if options.prediction_nodes is not None:
+        check_nodes(options.prediction_nodes, C - 1)
     K = fitc_prior_covariance(parts)
     mode = laplace_mode(K, y, C, options.tolerance, options.max_iterations)
+    if options.callback is not None:
+        options.callback(Seen(mode.iterations, mode.residual, 0))
     M = laplace_weight(mode.latent_values, K)[0]
     blocks = (K - K @ M @ K).reshape(C, n, C, n)
     mean, cov = [], []

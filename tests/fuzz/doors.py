@@ -307,9 +307,9 @@ def _reference_doors() -> Iterator[Door]:
     yield _fit_door(of("wenzel2019.fit_svi").fit_xgpc_svi, "x-gpc-svi")
     yield _fit_door(of("wenzel2019.fit_svgpc").fit_svgpc, "svgpc")
     yield _fit_door(of("wenzel2019.fit_epgpc").fit_epgpc, "epgpc")
-    yield _fit_door(of("villacampa2017.gfitc").gfitc_baseline, "gfitc", of("common._classes").Prior)
-    yield _fit_door(of("villacampa2017.vi_fit").vi_baseline, "vi-robust", of("common._classes").Prior, epsilon=0.01)
-    yield _fit_door(of("villacampa2017.fit").fit_ep, "ep", of("common._classes").Prior)
+    yield _fit_door(of("villacampa2017.gfitc").gfitc_baseline, "gfitc", of("common.priors").Prior)
+    yield _fit_door(of("villacampa2017.vi_fit").vi_baseline, "vi-robust", of("common.priors").Prior, epsilon=0.01)
+    yield _fit_door(of("villacampa2017.fit").fit_ep, "ep", of("common.priors").Prior)
     yield _fit_door(
         of("villacampa2020.laplace_sparse").laplace_baseline, "laplace-sparse", of("villacampa2020.hyper").Prior
     )

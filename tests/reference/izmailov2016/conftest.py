@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from reference.izmailov2016._prior import Prior
+from reference.izmailov2016.model import Prior
 
 
 def kernel(A, B, variance, lengthscales):

@@ -7,7 +7,6 @@ from scipy.special import log_ndtr
 
 from reference.common.logistic_expectation import expect_log_sigmoid
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Prior
 from reference.izmailov2016.bound import (
     elbo,
     elbo_gradient,
@@ -16,6 +15,7 @@ from reference.izmailov2016.bound import (
     kl_gaussian,
     kl_joint,
 )
+from reference.izmailov2016.model import Prior
 
 
 def log_sigmoid(f):

@@ -5,11 +5,11 @@ import pytest
 
 from reference.common.errors import NotPositiveDefiniteError
 from reference.izmailov2016 import _prior
-from reference.izmailov2016._prior import Prior
 from reference.izmailov2016.algorithm1 import vi_jj, vi_taylor
 from reference.izmailov2016.bound import elbo
 from reference.izmailov2016.fit import METHODS, fit_vi, gradients, predict
 from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound
+from reference.izmailov2016.model import Prior
 from reference.izmailov2016.taylor import taylor_collapsed_bound
 
 CASES = [(name, "logit") for name in METHODS] + [("svi", "probit"), ("vi-taylor", "probit")]

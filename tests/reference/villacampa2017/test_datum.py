@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2017.datum import datum_tilted, tilted_of_data
 from reference.villacampa2017.fit import fit_ep
 

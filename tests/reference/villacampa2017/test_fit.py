@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.priors import Prior
 from reference.villacampa2017.errata import update_c2_other_as_printed
 from reference.villacampa2017.evidence import factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors

@@ -5,8 +5,8 @@ import pytest
 from scipy.integrate import dblquad
 
 from bivariate import bivariate_normal_cdf
-from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.priors import Prior
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep
 from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from reference.common._classes import Prior
 from reference.common._steps import Rule
 from reference.common._training import State, Task, begin
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import options_of
+from reference.common.priors import Prior
 from reference.villacampa2017.cavity import Cavity, cavity
 from reference.villacampa2017.datum import DatumEP
 from reference.villacampa2017.errata import sep_log_evidence_gradient_as_printed

@@ -6,10 +6,10 @@ from scipy.stats import norm
 
 from bivariate import bivariate_normal_cdf
 from reference.common._ascent import step_length
-from reference.common._classes import Prior
 from reference.common._gaussians import Gaussians, Natural, along, moments_of, natural_parameters
 from reference.common._largest import log_largest
 from reference.common.options import options_of
+from reference.common.priors import Prior
 from reference.villacampa2017 import vi_fit
 from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.prediction import predict

@@ -7,7 +7,7 @@ from scipy.linalg import block_diag
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import multivariate_normal, norm
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.label_regression import (
     label_regression_baseline,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reference.common._ascent import FINITE, step_length, unbounded
-from reference.common._classes import Prior
 from reference.common._gaussians import Gaussians, Natural, moments_of, natural_parameters
+from reference.common.priors import Prior
 from reference.villacampa2020.energies import apep_objective, energy
 from reference.villacampa2020.fit_energies import (
     Data,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from reference.common._classes import Prior
 from reference.common._steps import Rule
 from reference.common._training import State, Task, begin
 from reference.common.options import options_of
+from reference.common.priors import Prior
 from reference.villacampa2020.fit_pep import PEP, PEPLimit, fit_pep, to_fixed_point, training_step
 from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.pep import parallel_pep_sweep

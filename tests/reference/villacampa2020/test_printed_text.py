@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reference.common._ascent import FINITE
-from reference.common._classes import Prior
 from reference.common._gaussians import moments_of, natural_parameters
+from reference.common.priors import Prior
 from reference.villacampa2020.cavity import power_cavity, power_cavity_covariance, power_cavity_mean
 from reference.villacampa2020.energies import (
     apep_objective,

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import log_loss, zero_one_loss
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import Problem, datasets, solve
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise

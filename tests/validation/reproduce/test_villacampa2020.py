@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.metrics import log_loss, zero_one_loss
 
 from gibbs_samplers import sample_threshold
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import Problem, solve
 from validation.datasets.dataset import Dataset
 from validation.reproduce.published import published

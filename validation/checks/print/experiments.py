@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import datasets
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.print.printed import held

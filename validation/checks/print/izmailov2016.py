@@ -30,7 +30,7 @@ from reference.izmailov2016 import (
     sparse,
     taylor,
 )
-from reference.izmailov2016._prior import Prior
+from reference.izmailov2016.model import Prior
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.print.printed import held, misprint
 from validation.door.problem import Problem

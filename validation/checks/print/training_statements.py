@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,33 +192,17 @@ def vi_robust_vi_nll_reason(context: Context) -> Iterable[Outcome]:
 
 
 @says_at_length(
-    "izmailov2016", "vi-jj", "table1-variables", "Are the variables searched for, and in closed form, Table 1's?"
+    "izmailov2016", "vi-jj", "table1-variables", "Are the variables that Table 1 has in closed form at it?"
 )
 def vi_jj_table1_variables(context: Context) -> Iterable[Outcome]:
-    import scipy.optimize
-
     from reference.izmailov2016 import jaakkola_jordan, taylor
 
     whole = problems.get("toy-sparse")
     problem = whole.replace(name="toy-sparse, 24 rows", X=whole.X[:24], y=whole.y[:24], X_test=None, y_test=None)
-    n, m, n_theta, search = 24, problem.m or 0, 4, scipy.optimize.minimize  # variance, two lengthscales, noise
-    sizes: list[int] = []
-
-    def spy(function: Any, start: Any, *args: Any, **options: Any) -> Any:
-        sizes.append(int(np.size(start)))
-        return search(function, start, *args, **options)
-
-    wanted = {"vi-jj": n_theta, "vi-taylor": n_theta, "vi-jj-hybrid": n_theta + n, "vi-jj-full": n_theta + n,
-              "svi": n_theta + m + m * (m + 1) // 2}  # fmt: skip
-    for method, size in wanted.items():
-        sizes.clear()
-        with patch.object(scipy.optimize, "minimize", spy):
-            answer = solve("fast", method, problem, learn=("variance", "lengthscales", "noise"), max_iterations=20,
-                           tolerance=1e-6)  # fmt: skip
-        why = f"{method}: the search has {size} variables"
-        yield flaws(set(sizes) != {size}, f"{why}, found {sorted(set(sizes))}", "paper", "other searches")
-        if method == "svi":
-            continue
+    m = problem.m or 0
+    for method in ("vi-jj", "vi-taylor", "vi-jj-hybrid", "vi-jj-full"):
+        answer = solve("fast", method, problem, learn=("variance", "lengthscales", "noise"), max_iterations=20,
+                       tolerance=1e-6)  # fmt: skip
         assert answer.latent_mean is not None
         assert answer.latent_cov is not None
         hyper, xi = answer.problem, answer.local["xi"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2017 import (
     cavity,
     complexity,

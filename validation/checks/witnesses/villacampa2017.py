@@ -18,7 +18,7 @@ from scipy.stats import norm
 from fast.core import values
 from fast.methods import ep as fast_ep
 from fast.methods import sep as fast_sep
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2017.fit import fit_ep, fit_sep
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, check

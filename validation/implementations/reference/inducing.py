@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reference.common._classes import Prior, checked_input
-from reference.common._gaussians import natural_parameters
-from reference.common._product import check_nodes
-from reference.common._training import Seen
+from reference.common.errors import factorise
 from reference.common.options import options_of
+from reference.common.priors import Prior
 from reference.villacampa2017 import prediction as prediction_2017
 from reference.villacampa2017.fit import fit_ep, fit_sep
 from reference.villacampa2017.gfitc import gfitc_baseline
@@ -221,8 +219,9 @@ def _of_energy(method: str, problem: Problem, fit: EnergyFit, alpha: float, grad
         at = Data(problem.X, problem.y, method, problem.epsilon, alpha).at(fit.posterior, K)
         derivatives = energy_gradients(problem.X, fit.prior, at, fit.posterior)
     if method in ("apep", "bb-alpha"):
-        theta = natural_parameters(fit.posterior)
-        local |= {"tied_precision": theta.precision - natural_prior(K.K_ZZ).precision, "tied_shift": theta.shift}
+        precision = np.stack([factorise(V, "inducing_cov", "lower damping").inverse for V in fit.posterior.cov])
+        shift = np.einsum("kml,kl->km", precision, fit.posterior.mean)
+        local |= {"tied_precision": precision - natural_prior(K.K_ZZ).precision, "tied_shift": shift}
     return {
         "log_evidence": fit.value if finite else None,
         "gradients": derivatives,
@@ -247,8 +246,8 @@ def _energy(method: str, problem: Problem, prior: Prior, options: Any) -> tuple[
 def _gaussian_factor(problem: Problem, prior: Prior, options: Any) -> tuple[Any, Fields]:
     if options.learn or options.in_parts or options.n_steps is not None or options.optimizer == "adam":
         raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
-    X, y, prior = checked_input(problem.X, problem.y, prior)
-    fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, options.alpha), prior, options.max_iterations)
+    data = Data(problem.X, problem.y, "apep", problem.epsilon, options.alpha)
+    fit = fit_gaussian_factor(data, prior, options.max_iterations)
     own = _of_energy("apep", problem, fit, options.alpha, options.gradients)
     own["settings"] |= {"tied_factor": "gaussian"}
     return _as_asked(fit, options), own
@@ -295,12 +294,8 @@ def _label_regression(problem: Problem, prior: Prior, options: Any) -> tuple[Any
 
 def _laplace_sparse(problem: Problem, options: Any) -> Solution:
     _refuse(problem, "reference laplace-sparse", EITHER)
-    if options.prediction_nodes is not None:
-        check_nodes(options.prediction_nodes, problem.n_classes - 1)
     prior = _prior(problem)
     fit = laplace_baseline(problem.X, problem.y, prior, options=options)
-    if options.callback is not None:
-        options.callback(Seen(fit.mode.iterations, fit.mode.residual, 0))
     predicted: Fields = {}
     if problem.X_test is not None:
         prediction = predict_laplace(fit, problem.X, problem.X_test, prior, options.prediction_nodes)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from reference.common.options import options_of
-from reference.izmailov2016._prior import Prior
 from reference.izmailov2016.fit import VIFit, fit_svi_batches, fit_vi, gradients, predict
+from reference.izmailov2016.model import Prior
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 from validation.implementations.common import finite_or_none

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from reference.common._learning import Hyper
 from reference.common.laplace_binary import (
     LaplaceFit,
     LearnedFit,
@@ -134,7 +133,7 @@ def _x_gpc(problem: Problem, options: Any) -> Solution:
         }
         local, prior = {}, top.hyper
     else:
-        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, Hyper(*prior_of(problem))
+        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, prior_of(problem)
         local = dict(zip(DERIVATIVES, fit.derivatives, strict=True))
     gradients = None
     if options.gradients:
@@ -212,7 +211,7 @@ def _epgpc(problem: Problem, options: Any) -> Solution:
 
 
 def _laplace_binary(problem: Problem, options: Any) -> Solution:
-    data = problem.X, problem.y_sign, Hyper(*prior_of(problem)), problem.likelihood
+    data: tuple[Any, ...] = (problem.X, problem.y_sign, prior_of(problem), problem.likelihood)
     way: LaplaceFit | LearnedFit
     if options.learn:
         end = learn_laplace_binary(*data, options=options)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import datasets
 from validation.datasets.splits import standardise
 from validation.door import arguments

@@ -15,7 +15,7 @@ from fast.core import values
 from fast.kernel.defaults import default_lengthscales
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.training import Progress
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
 from validation.datasets.dataset import Dataset
 from validation.door import arguments

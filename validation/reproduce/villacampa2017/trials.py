@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import standardise, train_test_split

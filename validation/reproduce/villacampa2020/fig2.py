@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import datasets
 from validation.datasets.dataset import Dataset
 from validation.door import arguments

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation import datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.door import arguments

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from reference.villacampa2020.experiments import select_by_entropy
 from validation import datasets
 from validation.datasets.splits import standardise

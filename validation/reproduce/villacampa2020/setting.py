@@ -21,7 +21,7 @@ from fast.sparse_classes.power_factors import PowerDatum, PowerRun
 from fast.sparse_classes.projections import InducingClasses
 from fast.sparse_classes.training import ClassTraining, Progress, Settings, converge, settings_of
 from fast.sparse_classes.training import train as train_run
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation.door import arguments
 from validation.ledger.marker import equation
 from validation.reproduce.protocols import scores

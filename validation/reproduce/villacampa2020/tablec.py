@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fast.core import values
 from fast.methods import label_regression, laplace_sparse
-from reference.common._classes import Prior
+from reference.common.priors import Prior
 from validation.door import arguments
 from validation.door.problem import Problem
 from validation.door.solution import Solution
