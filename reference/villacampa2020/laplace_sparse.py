@@ -12,9 +12,8 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
 from reference.common._classes import checked_input
-from reference.common._product import check_nodes
+from reference.common._product import check_nodes, softmax_probabilities
 from reference.common._training import Seen
-from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
 from reference.common.options import Options, takes

@@ -1,7 +1,7 @@
 """What the papers say of cost and memory, by operations counted and numbers held: no clock is read.
 
 As in `validation.checks.print.claims`: each check is `print/METHOD/says_ID`, asked by a full run. Counts are
-polynomials in the sizes (`validation.checks.print.operations`): an order of growth is their degree. Where values
+polynomials in the sizes (`validation.reproduce.operations`): an order of growth is their degree. Where values
 decide how many nodes a rule takes, products and factors alone are counted, and a difference below 3 % of the counts is
 none.
 """
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.print.claims import Statement
-from validation.checks.print.operations import operations, order
 from validation.door.problem import Problem
+from validation.reproduce.operations import operations, order
 
 Array = NDArray[np.float64]
 _TIGHT, _ROUGH = 1e-9, 0.03
@@ -338,7 +338,7 @@ def nested_ep_cost_inner(context: Context) -> Iterable[Outcome]:
     yield _degree("in n_in", [count(3, 5, sweeps) for sweeps in (1, 2, 3)], 1)
 
 
-@says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "Take VB's expectations n (c - 1) values of Φ a node?")
+@says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "Take VB's expectations n (c - 1) values of Φ?")
 def vb_probit_cost_vb_likelihood(context: Context) -> Iterable[Outcome]:
     def count(n: int, D: int) -> float:
         # slopes of 0: the integrand is N(u; 0, 1) times a constant, whose nodes are as many for every n and D

@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from validation.checks.core import Compared, Context, Outcome, flaws
 from validation.checks.definitions.power import Dense, G
 from validation.checks.print.cost_statements import _by_data, _degree, _problem, _quadratic, _step, says_at_length
-from validation.checks.print.operations import operations
 from validation.door.problem import Problem
+from validation.reproduce.operations import counted, operations
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,6 @@ def gibbs_probit_cost_gibbs_likelihood(context: Context) -> Iterable[Outcome]:
 def _factors_a_sweep(c: int, *, learn: bool) -> float:
     """Cholesky factors of n × n matrices in a sweep of the sampler, its parameters moved too or held."""
     from validation.door.solve import solve
-    from validation.reproduce.riihimaki2013.table2 import counted
 
     distribution = ("half-student-t", 4.0, 1.0)
     rng, y = np.random.default_rng(0), np.arange(23) % c
@@ -102,9 +101,9 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
     own: dict[str, Any] = {"learn": ("variance", "lengthscales")} if learn else {}
     counts = []
     for n_draws in (10, 30):
-        with counted(23) as value:
+        with counted() as counter:
             solve("gibbs", "gibbs-probit", problem, n_draws=n_draws, n_warmup=4, n_chains=4, seed=0, **own)
-        counts.append(value["factors"])
+            counts.append(counter.factors.get(23, 0))
     return (counts[1] - counts[0]) / 20.0
 
 

@@ -191,9 +191,7 @@ def vi_robust_vi_nll_reason(context: Context) -> Iterable[Outcome]:
 # -- izmailov2016 --------------------------------------------------------------------------------------------------
 
 
-@says_at_length(
-    "izmailov2016", "vi-jj", "table1-variables", "Are the variables that Table 1 has in closed form at it?"
-)
+@says_at_length("izmailov2016", "vi-jj", "table1-variables", "Are the variables that Table 1 has in closed form at it?")
 def vi_jj_table1_variables(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016 import jaakkola_jordan, taylor
 

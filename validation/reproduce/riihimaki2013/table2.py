@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-import fast.core.linalg
-import fast.full_classes.quadrature_tilt
-import gibbs.core.linalg
-from fast.core.results import Differences
 from reference.riihimaki2013.complexity import complexity_table
 from validation.claims.verdict import as_printed
 from validation.door import arguments
 from validation.door.problem import Problem
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
+from validation.reproduce.operations import Counter, counted
 from validation.reproduce.riihimaki2013 import setting
 
 Array = NDArray[np.float64]
@@ -29,47 +24,8 @@ _FEW, _MORE = 1, 3  # iterations of two runs, whose difference is what iteration
 _DRAWS = (20, 60)
 
 
-@contextmanager
-def counted(n: int) -> Iterator[dict[str, int]]:
-    """Counts, inside, Cholesky factors of (n, n) matrices in fast and gibbs, and values of Φ that quadratures ask for.
-
-    Parameters
-    ----------
-    n : int    rows of the matrices that count; choose a number that nothing else has
-    """
-    results = {"factors": 0, "values": 0}
-
-    def counting(original: Callable[..., Any], name: str, size: Callable[[Any], int]) -> Callable[..., Any]:
-        def call(first: Any, *args: Any, **kwargs: Any) -> Any:
-            results[name] += size(np.asarray(first))
-            return original(first, *args, **kwargs)
-
-        return call
-
-    def matrices(values: Array) -> int:
-        return int(np.prod(values.shape[:-2])) if values.shape[-2:] == (n, n) else 0
-
-    tilt = fast.full_classes.quadrature_tilt
-    with (
-        patch.object(fast.core.linalg, "dpotrf", counting(fast.core.linalg.dpotrf, "factors", matrices)),
-        patch.object(gibbs.core.linalg, "dpotrf", counting(gibbs.core.linalg.dpotrf, "factors", matrices)),
-        patch.object(np.linalg, "cholesky", counting(np.linalg.cholesky, "factors", matrices)),
-        patch.object(tilt, "log_ndtr", counting(tilt.log_ndtr, "values", lambda values: values.size)),
-    ):
-        yield results
-
-
-def factors_per_iteration(method: str, problem: Problem, *, nodes: int = 5, seed: int = 0) -> float:
-    """Factors of (n, n) matrices in one iteration: two runs of different length, their difference.
-
-    Parameters
-    ----------
-    method : str          one of METHODS
-    problem : Problem     without test inputs
-    nodes : int           of qep and qiep, in each dimension
-    seed : int            of the sampler
-    """
-    arguments.choice(method, METHODS, "method")
+def _in_an_iteration(method: str, problem: Problem, count: Callable[[Counter], float], nodes: int, seed: int) -> float:
+    """What an iteration adds to a count: two runs of different length, their difference."""
     counts = []
     for place in (0, 1):
         own: dict[str, Any] = {"max_iterations": (_FEW, _MORE)[place], "tolerance": 1e-15}
@@ -79,31 +35,39 @@ def factors_per_iteration(method: str, problem: Problem, *, nodes: int = 5, seed
             own |= {"accelerate": False, "inner": "incremental"}
         elif method in ("qep", "qiep"):
             own |= {"accelerate": False, "nodes": nodes}
-        with counted(problem.n) as value:
+        with counted() as counter:
             setting.answer(method, problem, **own)
-        counts.append(value["factors"])
+            counts.append(count(counter))
     runs = _DRAWS if method == "gibbs-probit" else (_FEW, _MORE)
     return (counts[1] - counts[0]) / (runs[1] - runs[0])
 
 
-def nodes_per_datum(method: str, n_classes: int, nodes: int) -> float:
-    """Points at which the tilted moments of one datum ask for Φ of their c - 1 coordinates.
+def factors_per_iteration(method: str, problem: Problem, *, nodes: int = 5, seed: int = 0) -> float:
+    """Factors of (n, n) matrices in one iteration.
 
     Parameters
     ----------
-    method : str       qep or qiep
-    n_classes : int    c
-    nodes : int        in each dimension
+    method : str          one of METHODS
+    problem : Problem     without test inputs; n is a number of rows that no other matrix has
+    nodes : int           of qep and qiep, in each dimension
+    seed : int            of the sampler
+    """
+    arguments.choice(method, METHODS, "method")
+    return _in_an_iteration(method, problem, lambda counter: counter.factors.get(problem.n, 0), nodes, seed)
+
+
+def nodes_per_datum(method: str, problem: Problem, nodes: int) -> float:
+    """Points at which an iteration asks for Φ of the c - 1 coordinates of one datum; qiep asks for log Z as well.
+
+    Parameters
+    ----------
+    method : str          qep or qiep
+    problem : Problem     of c classes
+    nodes : int           in each dimension
     """
     arguments.choice(method, ("qep", "qiep"), "method")
-    tilt, D = fast.full_classes.quadrature_tilt, n_classes - 1
-    with counted(0) as value:
-        if method == "qep":
-            tilt.white_moments(Differences(np.zeros((1, D)), (np.eye(D) + 1.0)[None]), nodes)
-        else:
-            y, others = np.zeros(1, dtype=np.int64), np.arange(1, n_classes)[None]
-            tilt.independent_tilt(np.zeros((1, n_classes)), np.ones((1, n_classes)), y, others, nodes)
-    return value["values"] / D
+    values = _in_an_iteration(method, problem, lambda counter: counter.log_normal, nodes, 0)
+    return values / (problem.n * (problem.n_classes - 1))
 
 
 def _problem(n: int, n_classes: int, seed: int) -> Problem:
@@ -141,19 +105,15 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
         for c in asked.classes:
             say(f"{setting.NAMES[method]}, {c} classes")
             posterior, likelihood = complexity_table(method, asked.n, c, 1, asked.nodes, 1)
-            factors = factors_per_iteration(
-                method, _problem(asked.n, c, asked.seed), nodes=asked.nodes, seed=asked.seed
-            )
+            problem = _problem(asked.n, c, asked.seed)
+            factors = factors_per_iteration(method, problem, nodes=asked.nodes, seed=asked.seed)
             counts = [("factors of n × n", factors, posterior / float(asked.n) ** 3)]
             if method == "qep":
-                counts.append(("nodes a datum", nodes_per_datum(method, c, asked.nodes), likelihood / asked.n))
+                counts.append(("nodes a datum", nodes_per_datum(method, problem, asked.nodes), likelihood / asked.n))
             elif method == "qiep":
+                printed = 2.0 * (asked.nodes + asked.nodes**2)
                 counts.append(
-                    (
-                        "nodes a datum, shared",
-                        nodes_per_datum(method, c, asked.nodes),
-                        float(asked.nodes + asked.nodes**2),
-                    )
+                    ("nodes a datum, moments and log Z", nodes_per_datum(method, problem, asked.nodes), printed)
                 )
             for quantity, ours, theirs in counts:
                 rows.append((setting.NAMES[method], c, quantity, ours, theirs, as_printed(ours, theirs)))
@@ -172,7 +132,7 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
             "Table 2 has fixed hyper-parameters. VB and Gibbs sampling then need the factor of K + I alone, which is "
             "made once: an iteration has none, fewer than printed, and costs cn²",
             "QIEP: Table 2 counts 2c - 1 rules of n_q nodes and two of n_q²; section 5.4 says that one table of values "
-            "serves all the first, and here another serves both the second: n_q + n_q² nodes are set beside ours",
+            "serves all the first, and here another serves both the second, each once for the moments and once for log Z: 2 (n_q + n_q²) is set beside ours",
             "what nested EP, VB, LA and Gibbs sampling take for the likelihood is not counted: it has no unit",
         ),
     )

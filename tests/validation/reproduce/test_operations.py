@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
+from scipy.special import log_ndtr
 
-from validation.checks.print import operations
 from validation.door.solve import solve
+from validation.reproduce import operations
 
 
 def count(text, **names):
@@ -52,6 +53,14 @@ def test_what_a_program_takes(text, linear, elementwise):
     assert counter.linear == pytest.approx(linear, rel=1e-12)
     assert counter.elementwise == elementwise
     assert counter.total == counter.linear + counter.elementwise
+
+
+def test_factors_are_counted_by_the_side_of_their_matrices_and_values_of_the_log_normal_by_their_number():
+    text = "np.linalg.cholesky(np.stack([SQUARE] * 3))\ndpotrf(SQUARE)\ndpotrf(SQUARE[:5, :5])\nlog_ndtr(A)"
+    counter = count(text, A=A, SQUARE=SQUARE, dpotrf=dpotrf, log_ndtr=log_ndtr)
+    assert (counter.factors, counter.log_normal) == ({6: 4, 5: 1}, 12)
+    counter.clear()
+    assert (counter.factors, counter.log_normal) == ({}, 0)
 
 
 def test_the_usual_modules_are_back_and_answers_are_the_same(make_problem):

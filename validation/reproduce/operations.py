@@ -28,20 +28,27 @@ import scipy.linalg
 import scipy.linalg.blas
 import scipy.linalg.lapack
 from scipy.spatial import distance
+from scipy.special import log_ndtr
 
 _OURS = ("fast", "reference", "gibbs", "validation.implementations")  # loaded anew
 _ADAPTERS = "validation.implementations"
 _NAME = "__operations__"
 _BINARY = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult)
 _ELEMENTWISE = [np.sum, np.mean, np.prod, np.max, np.min, np.var, np.std, np.cumsum, np.where, np.clip]
+_CHOLESKY = (np.linalg.cholesky, scipy.linalg.cholesky, scipy.linalg.cho_factor, scipy.linalg.lapack.dpotrf)
 _FRAMES = ("super", "locals", "vars", "globals", "dir", "eval", "exec")  # builtins that look at their caller
 
 
 class Counter:
-    """What the rewritten programs call: operations so far, those of products, factors and solves, and all others."""
+    """What the rewritten programs call.
+
+    linear, elementwise    operations so far, those of products, factors and solves, and all others
+    factors                side of a matrix -> Cholesky factors of it
+    log_normal             values of log Φ
+    """
 
     def __init__(self) -> None:
-        self.linear = self.elementwise = 0.0
+        self.clear()
 
     @property
     def total(self) -> float:
@@ -51,6 +58,8 @@ class Counter:
     def clear(self) -> None:
         """Begin anew."""
         self.linear = self.elementwise = 0.0
+        self.factors: dict[int, int] = {}
+        self.log_normal = 0
 
     def result(self, value: Any) -> Any:
         """An elementwise result: an operation for each of its elements."""
@@ -72,6 +81,7 @@ class Counter:
                 self.linear += np.size(value) * np.shape(args[0])[-1]
             else:
                 self.result(value)
+                self.log_normal += np.size(value) if function is log_ndtr else 0
             return value
         if any(function is one for one in _ELEMENTWISE):
             self.elementwise += _larger(args, kwargs, value)
@@ -79,6 +89,9 @@ class Counter:
         cost = _costs().get(id(function))
         if cost is not None:
             self.linear += cost(args, kwargs, value)
+            if any(function is one for one in _CHOLESKY):
+                shape = np.shape(args[0])
+                self.factors[shape[-1]] = self.factors.get(shape[-1], 0) + int(np.prod(shape[:-2]))
             return value
         of = getattr(function, "__self__", None)
         if isinstance(of, np.ndarray) and function.__name__ in ("sum", "mean", "prod", "max", "min", "std", "var"):
