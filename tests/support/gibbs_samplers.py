@@ -12,7 +12,7 @@ check = flat(multilatent.check)
 sample_exact, exact_evidence = flat(exact_probit.sample_exact), flat(exact_probit.log_evidence)
 sample_hyper, make_model = flat(hyper.sample), flat(hyper.make_model, n_warmup=0)
 sample_probit, sample_threshold = flat(multinomial_probit.sample), flat(threshold.sample)
-sample_softmax = flat(softmax.sample)
+sample_softmax, sample_logit = flat(softmax.sample), flat(sampling.sample)
 sample_pairwise, prepare_pairwise = (flat(each, prior_model="fitc") for each in (pairwise.sample, pairwise.prepare))
 
 

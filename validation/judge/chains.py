@@ -13,14 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from gibbs.core.options import METHODS, LearntOptions
-from gibbs.evidence.result import LogEvidence, Workers
 from validation.door import arguments
 from validation.door.premises import chain_gate
 from validation.door.problem import Problem
@@ -28,6 +26,7 @@ from validation.door.quoting import shown
 from validation.door.solution import Solution
 from validation.door.solve import solve, versions
 from validation.door.statistics import LEVEL, QUANTITIES
+from validation.implementations import gibbs
 from validation.jobs import place as places
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Hear, Job
@@ -36,9 +35,7 @@ from validation.jobs.run import Engine
 from validation.jobs.store import Store
 
 # what groups have a share of: independent draws have no chains
-SHARED: Mapping[str, str] = {"exact-probit": "n_draws"} | {
-    method: "n_chains" for method in METHODS if "n_chains" in METHODS[method]
-}
+SHARED: Mapping[str, str] = {"exact-probit": "n_draws"} | dict.fromkeys(gibbs.CHAINS, "n_chains")
 # methods whose particles are split by islands, and the module that knows how
 PARTICLES: Mapping[str, str] = {
     "gibbs-logit": "logit",
@@ -56,6 +53,22 @@ class Group(NamedTuple):
     method: str
     problem: Problem
     options: Mapping[str, Any]
+
+
+class Route(Protocol):
+    """log Z by one route."""
+
+    @property
+    def value(self) -> float:
+        """The estimate."""
+
+    @property
+    def standard_error(self) -> float:
+        """Its error."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the route trusts its error."""
 
 
 class Island(NamedTuple):
@@ -102,9 +115,7 @@ def solve_groups(
     for name in REFUSED:
         if options.get(name) not in (None, (), []):
             raise ValueError(f"{name}: found {shown(options[name])} with groups, expected it with one run alone")
-    sampled = len(options.get("learn") or ()) > 0
-    row = LearntOptions.declared() if sampled else METHODS[method]
-    defaults = {name: option.default for name, option in row.items()}
+    defaults = gibbs.defaults(method, sampled=len(options.get("learn") or ()) > 0)
     name = SHARED[method]
     whole = arguments.integer(options.get(name, defaults[name]), name, at_least=groups)
     if whole % groups:
@@ -122,7 +133,7 @@ def solve_groups(
     began = time.perf_counter()
     where: list[Place] = []
     runs = _values(_group, jobs, engine, store, where)
-    particles: dict[str, LogEvidence] = {}
+    particles: dict[str, Route] = {}
     if apart:
         module = importlib.import_module(f"validation.implementations.gibbs.{PARTICLES[method]}")
         target = options.get("target_error", defaults["target_error"])
@@ -156,7 +167,7 @@ def _values(
     return [values[job.name] for job in jobs]
 
 
-def _spread(engine: Engine, store: Store | None, where: list[Place]) -> Workers:
+def _spread(engine: Engine, store: Store | None, where: list[Place]) -> Callable[..., Iterable[NDArray[np.float64]]]:
     """Islands as jobs of an engine; a second round of an estimate has other names than the first."""
     rounds = 0
 
@@ -177,7 +188,7 @@ def _spread(engine: Engine, store: Store | None, where: list[Place]) -> Workers:
 
 def pooled(
     runs: Sequence[Solution],
-    particles: Mapping[str, LogEvidence],
+    particles: Mapping[str, Route],
     given: Mapping[str, Any],
     where: Sequence[Place],
     seconds: float,

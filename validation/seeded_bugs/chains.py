@@ -151,7 +151,7 @@ FAULTS = (
         "the step of the parameters is adapted after the warm-up, and so depends on all that came before",
         "gibbs.models.hyper_models:HyperModel.step",
         _adapting,
-        "exactness/gibbs-threshold/hyper_joint",
+        "exactness/gibbs-threshold/hyper_prior_only",
     ),
     _bug(
         "laplace",
@@ -175,7 +175,7 @@ FAULTS = (
         "errors of averages fall with the number of batches in place of its root",
         ("gibbs.chains.moments:batch_average", "gibbs.chains.summary:batch_average"),
         _one_over_n,
-        ("exactness/gibbs-logit/average_errors", "exactness/gibbs-logit/errors_of_series"),
+        "exactness/gibbs-logit/average_errors",
     ),
     _bug(
         "gibbs-logit",
@@ -183,7 +183,7 @@ FAULTS = (
         "the error of a mean takes the draws of a chain for independent",
         "gibbs.chains.diagnostics:standard_error",
         _independent,
-        "exactness/gibbs-logit/errors_of_series",
+        "exactness/gibbs-logit/average_errors",
     ),
     _bug(
         "gibbs-probit",

@@ -15,6 +15,7 @@ from scipy.special import expit, log_expit, log_softmax
 from scipy.stats import multivariate_normal
 
 from validation.checks.definitions import hyper_model as own
+from validation.door.problem import Problem
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -69,14 +70,14 @@ class Few(NamedTuple):
         """(L, n, n) of f, of h for the probits."""
         return np.array([value.data for value in self.blocks]) + own.unit_noise(self.likelihood) * np.eye(len(X))
 
-    def arguments(self) -> dict[str, Any]:
-        """What samplers of `gibbs` take, with one entry for each latent."""
+    def problem(self, hyperprior: Any = None) -> Problem:
+        """The question."""
         theta = self.thetas
-        return {
-            "X": X, "y": self.y, "n_classes": self.n_classes, "variance": theta[:, 0], "lengthscales": theta[:, 1:-1],
-            "noise": theta[:, -1], "jitter": JITTER, "Z": Z if self.fitc else None,
-            "prior_model": "fitc" if self.fitc else "full", "X_test": X_TEST,
-        }  # fmt: skip
+        return Problem(
+            f"few {self.likelihood}", X, self.y, self.n_classes, self.likelihood, theta[:, 0], theta[:, 1:-1],
+            noise=theta[:, -1], jitter=JITTER, Z=Z if self.fitc else None, X_test=X_TEST, epsilon=self.epsilon,
+            prior_model="fitc" if self.fitc else "full", hyperprior=hyperprior,
+        )  # fmt: skip
 
     def log_evidence(self) -> float:
         """Orthants of scipy for constraints, product rules for logit and softmax."""

@@ -940,3 +940,40 @@ def hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
         d1, d2 = new.c1 - sites.c1, new.c2 - sites.c2
         moved = max(float(np.max(np.abs(d1) * v)), float(np.max(np.abs(d2 - d1 * p) * np.sqrt(np.maximum(v, 0.0)))))
         yield unmoved(moved, limit, name)
+
+
+@check(
+    "print/pep/divergence_of_gaussians",
+    paper=PAPER,
+    question="Is (6) of two Gaussians its closed form, with its limits and its symmetry at one half?",
+    problems=(NO_PROBLEM,),
+)
+def divergence_of_gaussians(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """(6) of two Gaussians by quadrature against its closed form, its limits, and its symmetry at one half."""
+    code = printed("divergence")
+    (m1, v1), (m2, v2) = (0.4, 0.7), (-0.3, 1.6)
+    p, q = code.gaussian_log_density(m1, v1), code.gaussian_log_density(m2, v2)
+    span = (-16.0, 16.0)
+
+    def closed(alpha: float) -> float:
+        mixed = alpha * v2 + (1.0 - alpha) * v1
+        log_mass = 0.5 * (alpha * np.log(v2) + (1.0 - alpha) * np.log(v1) - np.log(mixed))
+        log_mass -= 0.5 * alpha * (1.0 - alpha) * (m1 - m2) ** 2 / mixed
+        return float(-np.expm1(log_mass) / (alpha * (1.0 - alpha)))
+
+    pairs = [(f"at {alpha:g}", code.alpha_divergence(p, q, alpha, *span), closed(alpha)) for alpha in (1e-6, 0.3, 0.8)]
+    limits = code.alpha_divergence_limits(p, q, *span)
+    halves = [2.0 * closed(alpha) - closed(2.0 * alpha) for alpha in (1e-5,)]
+    pairs += [("as alpha goes to 0", limits.at_zero, halves[0])]
+    pairs += [("as alpha goes to 1", limits.at_one, 2.0 * closed(1.0 - 1e-5) - closed(1.0 - 2e-5))]
+    swapped = code.alpha_divergence(q, p, 0.5, *span)
+    pairs += [("at one half, turned round", code.alpha_divergence(p, q, 0.5, *span), swapped)]
+    pairs += [("at one half, by square roots", code.hellinger_identity(p, q, *span), closed(0.5))]
+    for what, left, right in pairs:
+        yield Compared(
+            relative_difference(left, right),
+            1e-8,
+            f"{what}: adaptive quadrature to 1e-11, limits extrapolated from 1e-5",
+            "reference",
+            "closed form",
+        )

@@ -15,11 +15,6 @@ from numpy.typing import NDArray
 from scipy.integrate import quad_vec
 from scipy.stats import norm
 
-from fast.core import values
-from fast.methods import ep as fast_ep
-from fast.methods import sep as fast_sep
-from reference.common.priors import Prior
-from reference.villacampa2017.fit import fit_ep, fit_sep
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.definitions.differences import parameter_differences
@@ -374,33 +369,6 @@ _DISTRIBUTION = (
 )
 
 
-def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
-    """sep on one datum of two classes: one factor tied to itself. A Problem has two labels: the witnesses are asked."""
-    X, y = problem.X[:1], problem.y[:1]
-    limit, why = identity_limit(problem)
-    prior = Prior(*(np.array(getattr(problem, name)) for name in Prior._fields))
-    data, own = values.Data(X, y, 2), values.Prior(*prior)
-    whole = {
-        "reference": fit_ep(X, y, prior),
-        "fast": fast_ep.fit(data, own),
-    }
-    for count in ("all", "per-class"):
-        tied = {
-            "reference": fit_sep(X, y, prior, count=count),
-            "fast": fast_sep.fit(data, own, fast_sep.SEPOptions(count=count)),
-        }
-        for left, right in (("reference", "fast"), ("fast", "reference")):
-            a, b = _distribution(tied[left]), _distribution(whole[right])
-            told = f'with one factor SEP is EP, count="{count}"; {why}'
-            yield from apart({name: (a[name], b[name]) for name in a}, limit, told, f"{left} sep", f"{right} ep")
-
-
-def _distribution(value: Any) -> dict[str, Any]:
-    q = getattr(value, "posterior", None)
-    mean, cov = (value.inducing_mean, value.inducing_cov) if q is None else (q.mean, q.cov)
-    return {"log_evidence": value.log_evidence, "inducing_mean": mean, "inducing_cov": cov}
-
-
 def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
     """With two classes and no labelling errors a datum is a pair, and gfitc integrates out the same latent values."""
     limit, why = identity_limit(problem)
@@ -581,7 +549,6 @@ for _setup in (SEP, PER_CLASS):
     _problems: tuple[tuple[str, ...], ...] = (("two-points-3-sparse-threshold",), ())
     add(f"discrepancy/sep/{_setup.prefix}gradients", "How far is (10) from the derivative of the log Z of sep?",
         _of(sep_gradients, _setup), *(_problems if _setup is SEP else _problems[::-1]))  # fmt: skip
-add("limit/sep/one_factor", "Is sep with one factor ep?", one_factor, ("toy-2-sparse-threshold",))
 add("limit/ep/two_classes", "With two classes, are ep, one factor a datum, and gfitc one method?", two_classes,
     ("toy-2-sparse-threshold",))  # fmt: skip
 add(

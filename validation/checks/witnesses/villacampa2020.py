@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -20,7 +19,6 @@ from validation.checks.subjects import Subject
 from validation.checks.witnesses.identity import FIELDS, GRADIENTS, MAX_CONDITION
 from validation.door.problem import Problem
 from validation.door.solution import Solution
-from validation.implementations.by_name import by_name
 from validation.judge.compare import (
     gradient_limit,
     gradient_unit,
@@ -345,37 +343,6 @@ def derivative(context: Context, subject: Subject, problem: Problem) -> Iterable
         )
 
 
-def divergence(_: Context, __: None) -> Iterable[Outcome]:
-    """(6) of two Gaussians by quadrature against its closed form, its limits, and its symmetry at one half."""
-    code = importlib.import_module("reference.villacampa2020.divergence")
-    (m1, v1), (m2, v2) = (0.4, 0.7), (-0.3, 1.6)
-    p, q = code.gaussian_log_density(m1, v1), code.gaussian_log_density(m2, v2)
-    span = (-16.0, 16.0)
-
-    def closed(alpha: float) -> float:
-        mixed = alpha * v2 + (1.0 - alpha) * v1
-        log_mass = 0.5 * (alpha * np.log(v2) + (1.0 - alpha) * np.log(v1) - np.log(mixed))
-        log_mass -= 0.5 * alpha * (1.0 - alpha) * (m1 - m2) ** 2 / mixed
-        return float(-np.expm1(log_mass) / (alpha * (1.0 - alpha)))
-
-    pairs = [(f"at {alpha:g}", code.alpha_divergence(p, q, alpha, *span), closed(alpha)) for alpha in (1e-6, 0.3, 0.8)]
-    limits = code.alpha_divergence_limits(p, q, *span)
-    halves = [2.0 * closed(alpha) - closed(2.0 * alpha) for alpha in (1e-5,)]
-    pairs += [("as alpha goes to 0", limits.at_zero, halves[0])]
-    pairs += [("as alpha goes to 1", limits.at_one, 2.0 * closed(1.0 - 1e-5) - closed(1.0 - 2e-5))]
-    swapped = code.alpha_divergence(q, p, 0.5, *span)
-    pairs += [("at one half, turned round", code.alpha_divergence(p, q, 0.5, *span), swapped)]
-    pairs += [("at one half, by square roots", code.hellinger_identity(p, q, *span), closed(0.5))]
-    for what, left, right in pairs:
-        yield Compared(
-            relative_difference(left, right),
-            1e-8,
-            f"{what}: adaptive quadrature to 1e-11, limits extrapolated from 1e-5",
-            "reference",
-            "closed form",
-        )
-
-
 # -- invariance ----------------------------------------------------------------------------------------------------
 
 
@@ -408,15 +375,11 @@ def permuted(context: Context, subject: Subject, problem: Problem) -> Iterable[O
 
 def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
     """Other sizes of the blocks of `fast`, which are no part of the question."""
-    fit = by_name(importlib.import_module(f"fast.methods.{'pep' if subject == PEP else 'apep'}").fit)
-    given = [getattr(problem, name) for name in ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter")]
-    options = {} if subject == PEP else {"energy": subject.method}
     plain = _solved(context, "fast", subject, problem)
     for block_size in (1, 7):
-        posterior = fit(*given, problem.Z, problem.epsilon, alpha=POWER[subject.method], shared=problem.shared,
-                    block_size=block_size, memory_budget=0, **options)  # fmt: skip
+        other = _solved(context, "fast", subject, problem, block_size=block_size, memory_budget=0)
         yield from apart(
-            fields(posterior, plain, ("log_evidence", "inducing_mean", "inducing_cov")),
+            fields(other, plain, ("log_evidence", "inducing_mean", "inducing_cov")),
             1e-9,
             "sums in another order, and steps that stop at 1e-10",
             f"fast, blocks of {block_size}",
@@ -622,5 +585,3 @@ _add("exactness", BB, "draws", "Are means over draws the expectations of (11)?",
      lambda context, _, problem: black_box_draws(context, problem), (_ERRORS,))  # fmt: skip
 _add("identity", RPAPEP, "no_optimum", "Is an energy without a finite optimum said to have none?",
      lambda context, _, problem: no_optimum(context, problem), (_ERRORS,))  # fmt: skip
-check("limit/pep/divergence", paper=PAPER, problems=("-",),
-      question="Is (6) what is minimised, with its limits and its symmetry at one half?")(divergence)  # fmt: skip

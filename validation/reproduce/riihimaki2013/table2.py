@@ -132,7 +132,8 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
             "Table 2 has fixed hyper-parameters. VB and Gibbs sampling then need the factor of K + I alone, which is "
             "made once: an iteration has none, fewer than printed, and costs cn²",
             "QIEP: Table 2 counts 2c - 1 rules of n_q nodes and two of n_q²; section 5.4 says that one table of values "
-            "serves all the first, and here another serves both the second, each once for the moments and once for log Z: 2 (n_q + n_q²) is set beside ours",
+            "serves all the first, and here another serves both the second, each once for the moments and "
+            "once for log Z: 2 (n_q + n_q²) is set beside ours",
             "what nested EP, VB, LA and Gibbs sampling take for the likelihood is not counted: it has no unit",
         ),
     )

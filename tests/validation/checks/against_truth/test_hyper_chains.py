@@ -2,21 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.special import digamma, expit, polygamma
+from scipy.special import digamma, polygamma
 
-from gibbs.core.hyperpriors import LogDensity
-from gibbs.models import hyper_models
-from validation.checks.against_truth.hyper_chains import (
-    DISTRIBUTIONS,
-    JOINT,
-    Model,
-    binary_posterior,
-    joint,
-    joint_draws,
-    statistics,
-    z_of,
-)
-from validation.checks.core import Compared, Tested
+from validation.checks.against_truth.hyper_chains import DISTRIBUTIONS, Model, binary_posterior
 from validation.checks.definitions import hyper_model as own
 
 
@@ -52,61 +40,6 @@ def test_quadrature_over_parameters_stands_still_when_it_is_made_finer():
     coarse, fine = (binary_posterior(model, model.learn, np.array([0, 1]), nodes) for nodes in (27, 61))
     for a, b in zip(coarse, fine, strict=True):
         np.testing.assert_allclose(a, b, rtol=0.0, atol=2e-4)  # a hundredth of what short chains resolve
-
-
-@pytest.mark.parametrize("model", JOINT, ids=lambda model: model.name)
-def test_draws_of_the_model_have_the_means_that_the_statistics_are_held_to(model):
-    rng = np.random.default_rng(2)
-    theta, v, _, y = joint_draws(rng, model, 4000)
-    known, _ = statistics(model, theta, v, y)
-    z = known.mean(axis=0) / (known.std(axis=0) / np.sqrt(len(known)))
-    assert np.abs(z).max() < 5.0
-    assert np.all((np.eye(model.n_classes)[y].sum(axis=(0, 1))) > 0.0)
-    if model.likelihood == "logit":
-        np.testing.assert_allclose((y - expit(v[:, 0])).mean(axis=0), 0.0, atol=0.05)  # six errors
-
-
-def test_a_move_that_rounds_and_changes_nothing_has_no_z():
-    before = np.random.default_rng(3).standard_normal((5000, 2))
-    after = before + 1e-15 * (1.0 + before**2)  # a mean of its own
-    for known in (True, False):
-        assert not z_of(after, before, known).any()
-    for known in (True, False):
-        assert z_of(before + np.array([0.0, 0.5]), before, known)[1] > 10.0
-
-
-def test_a_control_variate_leaves_the_mean_alone():
-    rng = np.random.default_rng(3)
-    before = rng.standard_normal((5000, 2))
-    after = 0.9 * before + 0.3 * rng.standard_normal((5000, 2)) + np.array([0.0, 0.05])
-    z = z_of(after, before, True)
-    assert abs(z[0]) < 4.0
-    assert z[1] > 8.0  # 0.05 of 0.3 in 5000: eleven errors, and three and a half without the control
-
-
-@pytest.mark.parametrize("model", [JOINT[0], JOINT[4]], ids=lambda model: model.name)
-def test_the_joint_distribution_sees_a_forgotten_jacobian(monkeypatch, model):
-    right = hyper_models.joint_log_density
-
-    def forgotten(log_hyper, distributions):
-        result = right(log_hyper, distributions)
-        return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
-
-    sizes = {"a sweep": 800, "slices": 800}
-    monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)
-    result = [outcome for outcome in joint(model, sizes) if isinstance(outcome, Tested)]
-    assert min(np.abs(outcome.z).max() for outcome in result) > 6.0
-
-
-def test_steps_that_go_on_adapting_are_seen(monkeypatch):
-    right = hyper_models.HyperModel.step
-
-    def adapting(self, state, rngs):
-        return right(self, state, rngs) | {"log_step": state["log_step"] + 0.01}
-
-    monkeypatch.setattr(hyper_models.HyperModel, "step", adapting)
-    results = [outcome for outcome in joint(JOINT[0], {"a sweep": 50}) if isinstance(outcome, Compared)]
-    assert results[0].observed > results[0].limit
 
 
 def test_the_distributions_of_the_short_problems_are_those_of_the_rule():

@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from validation.checks.against_truth.chain_averages import ENTRIES, differences
 from validation.checks.against_truth.standard_errors import (
     Estimates,
-    error_of_mean,
     judged,
-    polya_gamma,
-    series,
     spread,
     widening,
 )  # fmt: skip
@@ -35,11 +31,6 @@ def test_a_biased_mean_is_seen():
     assert np.abs(tested[0].z).max() > 6.0
     compared = [outcome for outcome in judged("x", Estimates(values, errors), 2.0) if isinstance(outcome, Compared)]
     assert all(outcome.observed <= outcome.limit for outcome in compared)
-
-
-def test_series_have_the_error_of_the_mean_that_is_known():
-    means = series(np.random.default_rng(3), (2, 60), 4000).mean(axis=(0, 1))
-    assert means.std() == pytest.approx(error_of_mean(2, 60, 0.8), rel=0.06)  # 4000 means: one percent
 
 
 def test_widening_falls_to_one():
@@ -76,30 +67,6 @@ def test_margins_are_differences_to_the_label():
     result = margin_covariance(cov, np.array([2, 0]))
     assert result[0, 0] == pytest.approx(cov[2, 0, 0] + cov[0, 0, 0])
     assert result[0, 2] == pytest.approx(-cov[0, 0, 1])  # h_2 - h_0 at the first, h_0 - h_1 at the second
-
-
-def test_polya_gamma_has_its_mean_and_variance():
-    c = np.full(20_000, 1.7)
-    omega = polya_gamma(np.random.default_rng(6), c)
-    assert omega.mean() == pytest.approx(np.tanh(0.85) / 3.4, abs=5.0 * omega.std() / np.sqrt(c.size))
-    assert omega.var() == pytest.approx((np.sinh(1.7) - 1.7) / (4.0 * 1.7**3 * np.cosh(0.85) ** 2), rel=0.08)
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.method}-{entry.few}")
-def test_averages_are_what_the_draws_say(entry):
-    assert max(value for _, value in differences(entry)) < 1e-9
-
-
-def test_an_average_that_forgets_the_spread_of_means_is_seen(monkeypatch):
-    from gibbs.chains import summary
-
-    right = summary.batch_covariance
-    monkeypatch.setattr(
-        summary, "batch_covariance", lambda means, second, cond, widths: right(means, 0.0 * second, cond, widths)
-    )
-    result = dict(differences(ENTRIES[3]))
-    assert result["latent_cov"] > 1e-3
-    assert result["log_joint"] < 1e-9
 
 
 def test_class_probabilities_of_equal_classes_are_equal():

@@ -1,4 +1,4 @@
-"""The judge's own derivatives of distributions, and the hill that searches climb."""
+"""The judge's own derivatives of distributions."""
 
 from __future__ import annotations
 
@@ -33,29 +33,3 @@ def test_a_parameter_without_a_distribution_has_zero_gradient():
     assert not searches.distribution_derivative(
         searches.line("softmax full distributions"), "noise", "field", "value"
     ).any()
-
-
-def test_the_hill_has_its_top_where_it_says_and_counts_who_comes():
-    hill = searches._Hill(np.array([1.0, 2.0]), constraint=1.5)
-    value, derivative = hill(np.array([1.0, 2.0]))
-    assert value == hill.height
-    assert not derivative.any()
-    with pytest.raises(searches._RefusedError):
-        hill(np.array([1.6, 2.0]))
-    assert (len(hill.seen), hill.refused, hill.values) == (2, 1, [hill.height])
-
-
-def test_searches_keep_their_promises_today():
-    assert [outcome.observed for outcome in searches.promises()] == [0.0, 0.0]
-
-
-def test_a_search_that_returns_its_start_breaks_one(monkeypatch):
-    from fast.one_latent import learning as batch_learning
-
-    right = batch_learning.maximise
-
-    def early(evaluate, packing, **options):
-        return right(evaluate, packing, **{**options, "max_iterations": 1})
-
-    monkeypatch.setattr(batch_learning, "maximise", early)
-    assert any(text for text in searches._fast_promises())
