@@ -1,4 +1,4 @@
-"""Fits as a user starts them, against one thread and all threads of linear algebra, idle and beside a busy process."""
+"""Fits as a user starts them, against one thread of linear algebra, idle and beside a busy process."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ _PATIENCE = 2.0  # times the fastest fit after which one is stopped
 
 
 def rule(*, repeats: int = 3) -> Iterable[Row]:
-    """Seconds of a fit as started over the smaller of those with one and with all threads, each in a fresh process."""
+    """Seconds of a fit as started over those with one thread, each in a fresh process."""
     for beside in (False, True):
         for what in FITS:
             with _busy(beside):
                 best: dict[str, float] = {}
                 for _ in range(repeats):
-                    for how in ("started", "one", "all"):
+                    for how in ("started", "one"):
                         longest = _PATIENCE * min(best.values()) if best else None
                         seconds = _seconds(what, how, longest)
                         if seconds is not None:
                             best[how] = min(seconds, best.get(how, seconds))
-            held = {how: best.get(how, np.inf) for how in ("one", "all")}
-            ratio = best.get("started", np.inf) / min(held.values())
-            stopped = {how: f"{seconds:.3g} s" if np.isfinite(seconds) else "stopped" for how, seconds in held.items()}
-            times = f"one thread {stopped['one']}, all threads {stopped['all']}"
+            held = best.get("one", np.inf)
+            ratio = best.get("started", np.inf) / held
+            times = f"one thread {held:.3g} s" if np.isfinite(held) else "one thread: stopped"
             where = "beside a busy process" if beside else "idle"
             yield Row("blas-threads/rule", f"{what}, {where}", ratio, "", "<= 1.1", ratio <= 1.1, (times,))
 
@@ -43,7 +42,7 @@ def _seconds(what: str, how: str, longest: float | None) -> float | None:
     environment = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
     if how == "one":
         environment |= dict.fromkeys(THREAD_VARIABLES, "1")
-    command = f"from validation.bench import blas_threads; blas_threads.child({what!r}, {how!r})"
+    command = f"from validation.bench import blas_threads; blas_threads.child({what!r})"
     process = subprocess.Popen(
         [sys.executable, "-c", command], env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
@@ -73,16 +72,11 @@ def _busy(beside: bool) -> Iterator[None]:
             process.kill()
 
 
-def child(what: str, how: str) -> None:
+def child(what: str) -> None:
     """In a process of its own: print a line when ready, then the seconds of one fit.
 
     what : str    one of FITS
-    how : str     "all": the rule of `fast` is switched off; else it is in force
     """
-    import fast.core.threads
-
-    if how == "all":
-        fast.core.threads._libraries = lambda _modules: ()  # type: ignore[assignment]
     fit = FITS[what]()
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -6,33 +6,38 @@ import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 
-from fast.core.values import Prior
-from fast.solve.adam import AdamState, adam_step
-from fast.solve.steps import Stepping
-from fast.sparse_classes.data import ClassData
-from fast.sparse_classes.inference import inducing_classes
-from fast.sparse_classes.projections import InducingClasses
-from validation.bench.measure import Row, best_of
+from fast.core.values import Data, Prior
+from validation.bench.measure import Clock, Row, again, step_seconds
 
 LEARN = ("variance", "lengthscales", "noise", "Z")
+_ADAM_BLOCK = 4096
 Floor = tuple[Callable[[], None], tuple[str, ...]]
+FEW, MANY = 2, 8  # steps of two fits, whose difference is what steps take
 
 
-def start(X: Any, y: Any, C: int, m: int, shared: bool) -> tuple[ClassData, InducingClasses]:
+class Steps(Protocol):
+    """A fit on mini-batches that makes so many steps."""
+
+    def __call__(
+        self, data: Data, prior: Prior, count: int, batch_size: int, callback: Callable[[Any], None] | None = None
+    ) -> object:
+        """The fit."""
+
+
+def start(X: Any, y: Any, C: int, m: int, shared: bool) -> tuple[Data, Prior]:
     """Data, and classes whose inducing points are the first rows, a little apart where each class has its own."""
     rng = np.random.default_rng(1)
     d = X.shape[1]
     Z = np.array(X[:m], dtype=np.float64)
     Z = np.tile(Z, (C, 1, 1)) + (0.0 if shared else 0.01) * rng.standard_normal((1 if shared else C, m, d))
-    data = ClassData(X, y, C)
-    return data, inducing_classes(data, Prior(2.0, np.full(d, np.sqrt(d) / 2.0), 0.1, 1e-3, Z, shared=shared))
+    return Data(X, y, C), Prior(2.0, np.full(d, np.sqrt(d) / 2.0), 0.1, 1e-3, Z, shared=shared)
 
 
 class Operands(NamedTuple):
@@ -91,7 +96,7 @@ class Operands(NamedTuple):
     def floor(self, own: Callable[[], None], told: tuple[str, ...], beyond: str) -> Floor:
         """The least that any program does for the same estimate: own are the calls of the method."""
         points, rows, factor, vector = self.points, self.rows, self.factor, self.vector
-        adam = AdamState(np.zeros(vector.size), np.ones(vector.size), 10**4)
+        first, second, move = np.zeros(vector.size), np.ones(vector.size), np.empty(vector.size)
 
         def all_calls() -> None:
             for _ in range(self.kinds):
@@ -100,7 +105,11 @@ class Operands(NamedTuple):
                 dpotrf(self.matrix, lower=1)
                 dtrsm(1.0, factor, self.right, side=0, lower=1)
             own()
-            adam_step(vector, adam, 1e-5, overwrite=True)
+            for begin in range(0, vector.size, _ADAM_BLOCK):
+                part = slice(begin, begin + _ADAM_BLOCK)
+                first[part] += 0.1 * (vector[part] - first[part])
+                second[part] += 0.001 * (vector[part] ** 2 - second[part])
+                move[part] = 1e-5 * first[part] / (np.sqrt(second[part]) + 1e-8)
             for _ in range(self.kinds):
                 rows.T @ self.other
                 dtrsm(1.0, factor, self.right, side=0, lower=1, trans_a=1)
@@ -112,15 +121,9 @@ class Operands(NamedTuple):
         return all_calls, self.called(told, beyond)
 
 
-def steps_made(run: Stepping, count: int = 1) -> None:
-    """Steps of a run, each on a batch of its own."""
-    for _ in range(count):
-        run.step(run.draw())
-
-
 def against_floor(
     bench: str,
-    steps: Callable[[Any, Any, int, int, int, bool], Stepping],
+    steps: Steps,
     floor: Callable[[int, int, int, int, bool], Floor],
     C: int,
     d: int,
@@ -135,17 +138,15 @@ def against_floor(
     rng = np.random.default_rng(0)
     X, y = rng.uniform(0.0, 1.0, (2000, d)), rng.integers(0, C, 2000)
     for name, shared in (("a kernel for each class", False), ("one kernel", True)):
-        run = steps(X, y, C, m, b, shared)
+        given = start(X, y, C, m, shared)
         least, calls = floor(C, m, b, d, shared)
-        ours, bare = best_of([partial(steps_made, run), least], repeats)
+        ours, bare = step_seconds([partial(steps, *given, batch_size=b), again(least)], FEW, MANY, repeats)
         yield Row(bench, f"{name}: C = {C}, d = {d}, m = {m}, batch {b}", 1e3 * ours, "ms", "", None)
         yield Row(bench, f"{name}: floor", 1e3 * bare, "ms", "", None, calls)
         yield Row(bench, f"{name}: ratio to the floor", ours / bare, "", "<= 1.7", ours / bare <= 1.7)
 
 
-def against_n(
-    bench: str, steps: Callable[[Any, Any, int, int, int, bool], Stepping], sizes: tuple[int, ...], d: int
-) -> Iterable[Row]:
+def against_n(bench: str, steps: Steps, sizes: tuple[int, ...], d: int) -> Iterable[Row]:
     """Time of a step with all gradients on memory maps of growing length, pages warm."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -156,10 +157,13 @@ def against_n(
             part = rng.standard_normal((min(10**5, longest - begin), d), dtype=np.float32)
             X[begin : begin + len(part)] = part
             y[begin : begin + len(part)] = part[:, :3].argmax(axis=1)
-        runs = [steps(X[:n], y[:n], 3, 50, 100, True) for n in sizes]
-        seconds = best_of([partial(steps_made, run, 20) for run in runs], 10)
+        seconds = []
+        for n in sizes:
+            clock = Clock()
+            steps(*start(X[:n], y[:n], 3, 50, True), 206, 100, callback=clock)
+            seconds.append(clock.best(20, 5))
         for n, time in zip(sizes, seconds, strict=True):
-            yield Row(bench, f"n = {n}", 1e3 * time / 20, "ms", "", None)
+            yield Row(bench, f"n = {n}", 1e3 * time, "ms", "", None)
         ratio = seconds[-1] / seconds[0]
         yield Row(bench, "longest over shortest", ratio, "", "<= 1.25", ratio <= 1.25)
-        del X, y, runs
+        del X, y

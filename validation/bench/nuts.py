@@ -61,9 +61,9 @@ def rows(what: str, method: str, ours: float, theirs: float) -> Iterable[Row]:
 
 def worst_effective(draws: Array) -> float:
     """Smallest bulk effective size over the values of draws (chains, draws, values)."""
-    from gibbs.chains.diagnostics import convergence  # ArviZ takes most of a second to load
+    from arviz_stats.base import array_stats  # takes most of a second to load
 
-    return float(convergence(draws).ess_bulk.min())
+    return float(np.min(array_stats.ess(draws, chain_axis=0, draw_axis=1)))
 
 
 def _gibbs(problem: Problem, method: str, options: dict[str, Any]) -> float:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,13 +32,11 @@ from numpy.typing import NDArray
 from fast.core.values import Data as Rows
 from fast.core.values import Prior
 from fast.methods import apep, sep, vi_robust
-from fast.solve.minibatch import random_indices
-from fast.sparse_classes.inference import predict_robust
-from fast.sparse_classes.training import Progress
 from validation import datasets
-from validation.bench import villacampa, villacampa2020
+from validation.bench import class_steps, villacampa, villacampa2020
 from validation.bench.gpflow_steps import NaturalSteps
-from validation.bench.measure import Row, best_of
+from validation.bench.measure import Row, again
+from validation.bench.measure import step_seconds as seconds_of_steps
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.splits import standardise
 
@@ -252,6 +251,16 @@ def _version(package: str) -> str:
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
+class _Held(NamedTuple):
+    """What `predict` of a method reads: the state of a run along the way."""
+
+    run: Any
+
+
+def _predicted(module: Any, progress: Any, data: Data) -> Array:
+    return np.asarray(module.predict(_Held(progress.run), data.X_test).probabilities)
+
+
 class _OverError(Exception):
     """Time is up."""
 
@@ -261,9 +270,8 @@ def _ours(data: Data, seconds: float, options: dict[str, Any]) -> Curve:
     prior = Prior(1.0, data.lengthscales, _NOISE, _JITTER, data.Z, shared=data.shared)
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
 
-    def look(progress: Progress) -> None:
-        posterior = sep.SEPPosterior(progress.run, None, None)  # type: ignore[arg-type]
-        if not watch.after(lambda: sep.predict(posterior, data.X_test).probabilities):
+    def look(progress: Any) -> None:
+        if not watch.after(lambda: _predicted(sep, progress, data)):
             raise _OverError
 
     with suppress(_OverError):
@@ -336,7 +344,7 @@ def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> 
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
     going = True
     while going and not steps.hopeless:
-        rows = random_indices(data.X.shape[0], data.batch_size, rng)
+        rows = rng.choice(data.X.shape[0], data.batch_size, replace=False)
         if steps.attempt(lambda rows=rows: model.step(data.X[rows], data.y[rows])):  # type: ignore[misc]
             going = watch.after(lambda: np.asarray(model.predict(data.X_test)))
     return watch.curve._replace(n_halved=steps.halved)
@@ -414,9 +422,8 @@ def _energies(method: str, how: str, data: Data, seconds: float) -> Curve:
         "vi-robust": (vi_robust, vi_robust.RobustOptions), "apep": (apep, apep.EnergyOptions),
     }[method]  # fmt: skip
 
-    def look(progress: Progress) -> None:
-        run = progress.run
-        if not watch.after(lambda: predict_robust(run.points, run.q, data.X_test, _ERRORS).probabilities):
+    def look(progress: Any) -> None:
+        if not watch.after(lambda: _predicted(module, progress, data)):
             raise _OverError
 
     asked: dict[str, Any] = {
@@ -460,21 +467,21 @@ def mnist_shape(n: int = 2000, *, C: int = 10, d: int = 784, m: int = 200, batch
     return Data("shape of MNIST", X, y, X[:10], y[:10], X[:m].copy(), C, False, batch_size)
 
 
-def _stepping(name: str, data: Data) -> Callable[[], object]:
-    """One step of a program, on batches of its own."""
-    rng, n = np.random.default_rng(data.seed), data.X.shape[0]
+def _stepping(name: str, data: Data) -> Callable[[int], object]:
+    """A program that makes as many steps as it is told, on batches of its own."""
     if name.startswith("GPflow"):
+        rng, n = np.random.default_rng(data.seed), data.X.shape[0]
         model = _gpflow_model(data, _EPSILON, natural="natural" in name)
         model.gamma.assign(1e-4)
 
         def theirs() -> None:
-            rows = random_indices(n, data.batch_size, rng)
+            rows = rng.choice(n, data.batch_size, replace=False)
             model.step(data.X[rows], data.y[rows])
 
-        return theirs
-    steps = {"sep": villacampa, "apep": villacampa2020}[name]
-    made = steps.steps_of(data.X, data.y, data.n_classes, len(data.Z), data.batch_size, data.shared)
-    return made.step
+        return again(theirs)
+    given = class_steps.start(data.X, data.y, data.n_classes, len(data.Z), data.shared)
+    steps = {"sep": villacampa.steps, "apep": villacampa2020.steps}[name]
+    return partial(steps, *given, batch_size=data.batch_size)
 
 
 def classes_step(*, repeats: int = 6, data: Data | None = None) -> Iterable[Row]:
@@ -489,9 +496,9 @@ def classes_step(*, repeats: int = 6, data: Data | None = None) -> Iterable[Row]
     bench, data = "peers/classes-step", data or mnist_shape()
     d, m = data.X.shape[1], len(data.Z)
     shape = f"C = {data.n_classes}, d = {d}, m = {m}, batch {data.batch_size}, a kernel for each class"
-    seconds = dict(
-        zip(_STEP_PROGRAMS, best_of([_stepping(name, data) for name in _STEP_PROGRAMS], repeats), strict=True)
-    )
+    programs = [_stepping(name, data) for name in _STEP_PROGRAMS]
+    times = seconds_of_steps(programs, class_steps.FEW, class_steps.MANY, repeats)
+    seconds = dict(zip(_STEP_PROGRAMS, times, strict=True))
     yield from step_rows(bench, shape, seconds)
     if _STATUS.exists():
         grown = {name: _in_a_process(name, data) for name in _STEP_PROGRAMS}
@@ -526,11 +533,10 @@ def _growth(name: str, data: Data) -> float:
     """Megabytes: the highest resident size over five steps less that before, packages loaded. Linux."""
     if name.startswith("GPflow"):
         importlib.import_module("gpflow")
-    _stepping(name, mnist_shape(40, C=3, d=4, m=5, batch_size=8))()  # libraries and their threads are there
+    _stepping(name, mnist_shape(40, C=3, d=4, m=5, batch_size=8))(1)  # libraries and their threads are there
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest size is counted from here
     before, step = _resident("VmRSS"), _stepping(name, data)
-    for _ in range(5):
-        step()
+    step(5)
     return _resident("VmHWM") - before
 
 

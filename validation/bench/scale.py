@@ -23,11 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.blockwise import quadratic
-from fast.blockwise.quadratic import BlockwiseOptions, BlockwisePosterior
-from fast.blockwise.rows import Rows, rows_of
 from fast.core.values import Prior
 from validation.bench.measure import Row
+from validation.implementations.in_parts import part_rows, sweeps
 
 ROWS, INDUCING, INPUTS = 1_000_000, 200, 8
 SWEEPS = 3
@@ -48,7 +46,7 @@ class Timed(NamedTuple):
     largest: float  # bytes that one worker receives in a sweep
     busy: float  # seconds that the busiest worker computes in a sweep, of its processor
     serial: float  # seconds that the coordinator computes in a sweep, likewise
-    posterior: BlockwisePosterior
+    bounds: Any  # after each sweep
 
 
 def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) -> Iterator[Row]:
@@ -82,7 +80,7 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
         yield Row(_BENCH, "efficiency of two workers, by processor time", balance, "", ">= 0.9", balance >= 0.9)
         yield Row(_BENCH, "processor time of the coordinator a sweep", runs[2].serial, "s", "", None)
         yield Row(_BENCH, "processor time of the busiest of two workers a sweep", runs[2].busy, "s", "", None)
-        same = runs[1].posterior.trace.tobytes() == runs[2].posterior.trace.tobytes()
+        same = runs[1].bounds.tobytes() == runs[2].bounds.tobytes()
         yield Row(_BENCH, "bounds of one and of two workers differ in bits", float(not same), "", "0", same)
         most = 3 * 8 * m * m
         yield Row(_BENCH, "bytes that a worker receives in a sweep, two workers", runs[2].largest, "B",
@@ -120,7 +118,7 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
     yield Row(_BENCH, "seconds a task of the scheduler", task, "s", "", None, (floor,))
 
 
-def timed(rows: Rows, prior: Prior, client: Any) -> Timed:
+def timed(rows: Any, prior: Prior, client: Any) -> Timed:
     """Some sweeps; messages of all but the first, which fetches code and data as well.
 
     rows, prior    the question
@@ -137,19 +135,19 @@ def timed(rows: Rows, prior: Prior, client: Any) -> Timed:
         ends.append(time.perf_counter())
         own.append(time.thread_time())
 
-    posterior = quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, SWEEPS, after), client=client)
+    bounds = sweeps("x-gpc", rows, prior, SWEEPS, after, client=client)
     seconds = tuple(ends[2 * k] - ends[2 * k - 1] for k in range(1, SWEEPS))
     first, last = logs[0], logs[-1]
     counts = [tuple(b - a for a, b in zip(first[w], last[w], strict=True)) for w in last]
-    sweeps = SWEEPS - 1
+    counted = SWEEPS - 1
     return Timed(
         seconds,
-        sum(size for size, *_ in counts) / sweeps,
-        sum(number for _, number, _ in counts) / sweeps,
-        max(size for size, *_ in counts) / sweeps,
-        max(spent for *_, spent in counts) / sweeps,
+        sum(size for size, *_ in counts) / counted,
+        sum(number for _, number, _ in counts) / counted,
+        max(size for size, *_ in counts) / counted,
+        max(spent for *_, spent in counts) / counted,
         float(np.mean([own[2 * k] - own[2 * k - 1] for k in range(1, SWEEPS)])),
-        posterior,
+        bounds,
     )
 
 
@@ -173,11 +171,10 @@ def _received(dask_worker: Any) -> tuple[int, int, float]:
     return sum(sizes), len(sizes), spent
 
 
-def _alone(rows: Rows, prior: Prior) -> list[float]:
+def _alone(rows: Any, prior: Prior) -> list[float]:
     """Seconds of sweeps in this process."""
     ends = [time.perf_counter()]
-    options = BlockwiseOptions(1e-300, SWEEPS, lambda *_: ends.append(time.perf_counter()))
-    quadratic.fit("x-gpc", rows, prior, options)
+    sweeps("x-gpc", rows, prior, SWEEPS, lambda *_: ends.append(time.perf_counter()))
     return [b - a for a, b in pairwise(ends[1:])]
 
 
@@ -185,14 +182,14 @@ def _update_seconds(m: int) -> float:
     """What the coordinator does between two sweeps: of a sweep over one row, nearly all."""
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((m, INPUTS))
-    return min(_alone(rows_of(Z[:1], np.zeros(1, dtype=np.int8)), _prior(Z)))
+    return min(_alone(part_rows(Z[:1], np.zeros(1, dtype=np.int8)), _prior(Z)))
 
 
 def _prior(Z: np.ndarray[Any, Any]) -> Prior:
     return Prior(2.0, np.full(INPUTS, 2.0), 0.05, 1e-6, Z)
 
 
-def _data(folder: Path, n: int, m: int, leaf: int) -> tuple[Rows, Prior]:
+def _data(folder: Path, n: int, m: int, leaf: int) -> tuple[Any, Prior]:
     """n rows in memory maps, drawn block by block."""
     folder.mkdir(parents=True, exist_ok=True)
     X = np.memmap(folder / "X", dtype=np.float64, mode="w+", shape=(n, INPUTS))
@@ -208,7 +205,7 @@ def _data(folder: Path, n: int, m: int, leaf: int) -> tuple[Rows, Prior]:
         np.memmap(folder / "X", dtype=np.float64, mode="r", shape=(n, INPUTS)),
         np.memmap(folder / "y", dtype=np.int8, mode="r", shape=(n,)),
     )
-    return rows_of(*maps, leaf=leaf), _prior(np.random.default_rng(2).standard_normal((m, INPUTS)))
+    return part_rows(*maps, leaf=leaf), _prior(np.random.default_rng(2).standard_normal((m, INPUTS)))
 
 
 def _resident() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,21 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import log_ndtr
 
+from fast.core.values import Data, Prior
 from fast.methods import sep
-from fast.sparse_classes.sep import TiedRun
-from fast.sparse_classes.training import ClassPacking, TrainingSteps, settings_of
 from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row
 
 
-def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSteps:
-    """A run that is past its start."""
-    data, points = class_steps.start(X, y, C, m, shared)
-    options = sep.SEPOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
-    settings = settings_of(data.n, options, lbfgs=False)
-    run = TiedRun(data, points, "all")
-    steps = TrainingSteps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
-    class_steps.steps_made(steps, 5)
-    return steps
+def steps(
+    data: Data, prior: Prior, count: int, batch_size: int, callback: Callable[[Any], None] | None = None
+) -> object:
+    """So many steps with the gradient in every parameter."""
+    options = sep.SEPOptions(
+        batch_size=batch_size, n_steps=count, learn=LEARN, rate=1e-5, evaluate=False, callback=callback
+    )
+    return sep.fit(data, prior, options)
 
 
 def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
@@ -65,12 +63,12 @@ def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
 
 def step(*, C: int = 10, d: int = 784, m: int = 200, b: int = 200, repeats: int = 12) -> Iterable[Row]:
     """A mini-batch step with the gradient in every parameter at the shape of MNIST, kernels per class and shared."""
-    return class_steps.against_floor("sep/step", steps_of, _floor, C, d, m, b, repeats)
+    return class_steps.against_floor("sep/step", steps, _floor, C, d, m, b, repeats)
 
 
 def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: int = 8) -> Iterable[Row]:
     """Time of a step with all gradients on memory maps of growing length, pages warm."""
-    return class_steps.against_n("sep/length", steps_of, sizes, d)
+    return class_steps.against_n("sep/length", steps, sizes, d)
 
 
 _TRAIN = """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -11,26 +11,24 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 from scipy.special import erfcx, log_ndtr
 
+from fast.core.values import Data, Prior
 from fast.methods import apep
-from fast.sparse_classes.alpha_energies import Energy
-from fast.sparse_classes.alpha_joint import JointSteps
-from fast.sparse_classes.alpha_runs import EnergyRun
-from fast.sparse_classes.training import settings_of
 from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
-from validation.bench.measure import Row, best_of
+from validation.bench.measure import Row, step_seconds
 
 _NODES = 56  # of the largest value's integral at the shape of `step`
 
 
-def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps:
-    """A run that is past its start."""
-    data, points = class_steps.start(X, y, C, m, shared)
-    options = apep.EnergyOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
-    settings = settings_of(data.n, options, scheme="inner-approximate", optimizer="adam")
-    steps = JointSteps(EnergyRun(data, points, Energy("apep", 0.5, data.n), 1e-3), settings)
-    class_steps.steps_made(steps, 5)
-    return steps
+def steps(
+    data: Data, prior: Prior, count: int, batch_size: int, callback: Callable[[Any], None] | None = None
+) -> object:
+    """So many steps with the gradient in q and in every parameter."""
+    options = apep.EnergyOptions(
+        batch_size=batch_size, n_steps=count, learn=LEARN, rate=1e-5, evaluate=False, callback=callback,
+        alpha=0.5, epsilon=1e-3,
+    )  # fmt: skip
+    return apep.fit(data, prior, options)
 
 
 def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
@@ -76,20 +74,22 @@ def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
 
 def step(*, C: int = 10, d: int = 784, m: int = 200, b: int = 200, repeats: int = 12) -> Iterable[Row]:
     """A mini-batch step with the gradient in q and in every parameter at the shape of MNIST."""
-    return class_steps.against_floor("apep/step", steps_of, _floor, C, d, m, b, repeats)
+    return class_steps.against_floor("apep/step", steps, _floor, C, d, m, b, repeats)
 
 
 def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: int = 8) -> Iterable[Row]:
     """Time of a step with all gradients on memory maps of growing length, pages warm."""
-    return class_steps.against_n("apep/length", steps_of, sizes, d)
+    return class_steps.against_n("apep/length", steps, sizes, d)
 
 
 def step_against_classes(*, counts: tuple[int, ...] = (5, 10, 20), d: int = 64, m: int = 100) -> Iterable[Row]:
     """Time of a step with all gradients for a growing number of classes, a kernel for each."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 1.0, (2000, d))
-    runs = [steps_of(X, rng.integers(0, C, 2000), C, m, 100, False) for C in counts]
-    seconds = best_of([partial(class_steps.steps_made, run) for run in runs], 20)
+    programs = [
+        partial(steps, *class_steps.start(X, rng.integers(0, C, 2000), C, m, False), batch_size=100) for C in counts
+    ]
+    seconds = step_seconds(programs, class_steps.FEW, class_steps.MANY, 20)
     for C, time in zip(counts, seconds, strict=True):
         yield Row("apep/classes", f"C = {C}", 1e3 * time, "ms", "", None)
     power = float(np.log(seconds[-1] / seconds[0]) / np.log(counts[-1] / counts[0]))

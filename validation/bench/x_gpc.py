@@ -11,7 +11,7 @@ from scipy.linalg.lapack import dpotrf
 
 from fast.core.values import Data, Prior
 from fast.methods import x_gpc
-from gibbs.draws.polya_gamma import sample_polya_gamma
+from gibbs.models.logit import draw_omega
 from validation import problems
 from validation.bench.measure import Row, best_of
 from validation.door.solve import solve
@@ -72,7 +72,7 @@ def polya_gamma(*, size: int = 1_000_000, repeats: int = 5) -> Iterable[Row]:
         "c ~ N(0, 100)": 10.0 * rng.standard_normal(size),
     }
     for name, c in cases.items():
-        (seconds,) = best_of([partial(sample_polya_gamma, rng, c)], repeats)
+        (seconds,) = best_of([partial(draw_omega, rng, c)], repeats)
         rate = size / seconds / 1e6
         yield Row("gibbs/polya-gamma", name, rate, "million draws/s", ">= 4", rate >= 4.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,3 +49,20 @@ def in_parts(method: str, problem: Problem, leaf: int, client: Any = None) -> di
         "log_evidence": evidence, "inducing_mean": np.atleast_2d(found.inducing_mean),
         "probabilities": np.concatenate([part.probabilities for _, part in parts]),
     }  # fmt: skip
+
+
+def part_rows(X: Any, y: Any, **leaf: int) -> Any:
+    """Rows that are read leaf by leaf, of memory maps.
+
+    leaf    rows that are read at a time
+    """
+    return importlib.import_module("fast.blockwise.rows").rows_of(X, y, **leaf)
+
+
+def sweeps(method: str, rows: Any, prior: Any, count: int, after: Callable[..., None], client: Any = None) -> Any:
+    """Bounds after each of so many sweeps of a method of QUADRATIC, plain ones.
+
+    after    called with (sweep, bound, step) after every sweep
+    """
+    quadratic = importlib.import_module("fast.blockwise.quadratic")
+    return quadratic.fit(method, rows, prior, quadratic.BlockwiseOptions(1e-300, count, after), client=client).trace
