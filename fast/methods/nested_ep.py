@@ -34,7 +34,8 @@ from fast.full_classes.nested_sites import (
     site_matrices,
 )
 from fast.full_classes.predict import predict_distribution
-from fast.full_classes.prior import MulticlassPrior, prepare
+from fast.full_classes.prior import MulticlassPrior
+from fast.full_classes.prior import prepare as prepare
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.ledger import equation
 from fast.solve.outer_loop import Outcome, OuterOptions, Pair, Proposal, iterate, residual_of

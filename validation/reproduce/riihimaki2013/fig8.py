@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast.core.values import Data, Prior
-from fast.full_classes.prior import prepare
 from fast.methods import nested_ep, nested_iep
 from validation.door import arguments
 from validation.door.problem import Problem
@@ -39,7 +38,7 @@ class Run(NamedTuple):
 def _states(method: str, problem: Problem, inner: str, damping: float) -> Iterator[tuple[Any, Any]]:
     """The module and what it holds after each outer iteration: each goes on where the last one ended."""
     given = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter)
-    prior = prepare(Data(problem.X, problem.y, problem.n_classes), given)
+    prior = nested_ep.prepare(Data(problem.X, problem.y, problem.n_classes), given)
     options = nested_ep.NestedOptions(damping=damping, inner=inner, max_iterations=1, accelerate=False)
     module: Any = nested_ep if method == "nested-ep" else nested_iep
     start = None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fast.core.hyperprior import half_t_scale, log_hyperprior
+from reference.riihimaki2013.priors import half_t_scale, log_half_student_t
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, duplicate_groups, kfold, standardise, train_test_split
 from validation.door import arguments
@@ -149,8 +149,11 @@ def _one_lengthscale(method: str, start: Problem, prior_on: str, tolerance: floa
         value, derivative = 0.0, np.zeros(2)
         scales = np.exp(w)
         for j, name in enumerate(FIELDS):
-            prior = log_hyperprior(name, scales[j : j + 1], distributions[name], prior_on=prior_on)
-            value, derivative[j] = value + float(prior.value.sum()), float(prior.derivative.sum())
+            _, df, scale = distributions[name]
+            power = 0.5 if prior_on == "root" and name == "variance" else 1.0
+            at_power = scales[j] ** power
+            value += log_half_student_t(np.array([at_power]), df, scale)
+            derivative[j] = -power * (df + 1.0) * at_power**2 / (df * scale**2 + at_power**2)
         at = silent.replace(variance=scales[0], lengthscales=scales[1])
         answer = setting.answer(learner, at, gradients=True)
         if answer.log_evidence is None or answer.gradients is None:

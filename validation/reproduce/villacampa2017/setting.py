@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from fast.core import values
-from fast.kernel.defaults import default_lengthscales
 from fast.methods import ep, gfitc, sep, vi_robust
-from fast.sparse_classes.training import Progress
 from reference.common.priors import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
 from validation.datasets.dataset import Dataset
@@ -95,8 +93,19 @@ def start(X: Array, n_inducing: int, n_classes: int, seed: int, *, alike: bool =
         rows = X[rng.choice(len(X), min(len(X), _SUBSAMPLE), replace=False)]
         lengthscales = np.full(X.shape[1], np.median(pdist(rows)))
     else:
-        lengthscales = default_lengthscales(X, rng)
+        lengthscales = _typical_distances(X, rng)
     return initialise_hyperparameters(rng, X, n_inducing, n_classes, 1.0, lengthscales, 0.01, JITTER)
+
+
+def _typical_distances(X: Array, rng: np.random.Generator) -> Array:
+    """The median distance of two rows in units of the inputs' deviations, input by input: (d,)."""
+    n = len(X)
+    edges = np.linspace(0, n, min(n, _SUBSAMPLE) + 1).astype(np.int64)
+    rows = edges[:-1] if n <= _SUBSAMPLE else rng.integers(edges[:-1], edges[1:])  # one of each of so many strides
+    deviation = X[rows].std(axis=0)
+    deviation[deviation == 0.0] = 1.0
+    distances = pdist(X[rows] / deviation)
+    return np.asarray(deviation * np.median(distances[distances > 0.0]))
 
 
 def minibatches(n: int, size: int, n_steps: int, seed: int) -> tuple[NDArray[np.int64], ...]:
@@ -256,7 +265,7 @@ class _Record:
         self.rows: list[tuple[int, float, float, float]] = []
         self.times: list[float] = []
         self.residuals: list[float] = []
-        self.last: Progress | None = None
+        self.last: Any = None
 
     def begin(self) -> None:
         self.resumed = self.watch.clock()
@@ -264,7 +273,7 @@ class _Record:
     def pause(self) -> None:
         self.trained += self.watch.clock() - self.resumed
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Any) -> None:
         self.pause()
         self.last = progress
         self.times.append(self.trained)

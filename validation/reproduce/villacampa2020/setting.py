@@ -10,19 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast.core import values
-from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import apep, pep
-from fast.sparse_classes.alpha_energies import Energy
-from fast.sparse_classes.alpha_runs import EnergyRun
-from fast.sparse_classes.data import ClassData
-from fast.sparse_classes.ep import empty_sites
-from fast.sparse_classes.inference import inducing_classes, predict_robust
-from fast.sparse_classes.power_factors import PowerDatum, PowerRun
-from fast.sparse_classes.projections import InducingClasses
-from fast.sparse_classes.training import ClassTraining, Progress, Settings, converge, settings_of
-from fast.sparse_classes.training import train as train_run
 from reference.common.priors import Prior
 from validation.door import arguments
+from validation.implementations import power_runs
 from validation.ledger.marker import equation
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017.setting import (
@@ -87,8 +78,7 @@ class Run(NamedTuple):
         """
         if self.lost:
             raise ValueError(f"run: found {self.optimum}, expected a finite optimum for predictions")
-        run = self.run
-        return np.asarray(predict_robust(run.points, run.q, X, epsilon_of(run)).probabilities)
+        return power_runs.probabilities(self.run, X)
 
     def scores(self, X: Array, y: Labels) -> tuple[float, float]:
         """(error, nll) of held-out rows; infinite where there is no optimum, which is last in every rank."""
@@ -124,45 +114,6 @@ def start(X: Array, n_inducing: int, n_classes: int, seed: int, *, alike: bool =
     return start_of_2017(X, n_inducing, n_classes, seed, alike=alike)
 
 
-def epsilon_of(run: Any) -> float:
-    """Probability of a random label of a run of any of the four methods."""
-    return float(run.power.epsilon if isinstance(run, PowerRun) else run.epsilon)
-
-
-def begin(
-    method: str,
-    alpha: float,
-    X: Array,
-    y: Labels,
-    prior: Prior,
-    *,
-    epsilon: float = EPSILON,
-    damping: float = 0.5,
-) -> Any:
-    """A run that has not seen the data: sites at zero, q at the prior.
-
-    Parameters
-    ----------
-    method : str       pep, apep, arpep or rpapep
-    alpha : float      in [0, 1]
-    X, y               training rows
-    prior : Prior      where it starts
-    epsilon : float    probability of a random label
-    damping : float    of power EP
-    """
-    arguments.choice(method, METHODS, "method")
-    alpha, epsilon = pep.checked_powers(alpha, epsilon)
-    data = ClassData(X, y, prior.Z.shape[0], block_size=4096, memory_budget=2**26)
-    return _run(method, alpha, data, inducing_classes(data, values.Prior(*prior)), epsilon, damping)
-
-
-def _run(method: str, alpha: float, data: ClassData, points: InducingClasses, epsilon: float, damping: float) -> Any:
-    if method == "pep":
-        factors = PowerDatum(alpha, epsilon)
-        return PowerRun(data, points, factors, empty_sites(factors, data.n, data.n_classes), damping=damping)
-    return EnergyRun(data, points, Energy(method, alpha, data.n), epsilon)
-
-
 def grown(before: Run, X: Array, y: Labels, damping: float = 0.5) -> Any:
     """The run on more data, which come after those that it knows: priors, inducing points and q as they are.
 
@@ -174,15 +125,7 @@ def grown(before: Run, X: Array, y: Labels, damping: float = 0.5) -> Any:
     X, y            all rows
     damping : float    of power EP
     """
-    old = before.run
-    data = ClassData(X, y, old.points.n_classes, block_size=4096, memory_budget=2**26)
-    new = _run(before.method, before.alpha, data, old.points, epsilon_of(old), damping)
-    state = {name: np.array(part) for name, part in old.state().items()}
-    if before.method == "pep":
-        state["sites"] = np.concatenate([state["sites"], new.state()["sites"][:, old.data.n :]], axis=1)
-    new.restore(state, old.points.hyper, old.points.Z, True)
-    new.rebuild()
-    return new
+    return power_runs.grown(before.run, before.method, before.alpha, X, y, damping)
 
 
 def sweeps(damping: float, n_start: int) -> str:
@@ -212,26 +155,25 @@ class Training(NamedTuple):
     tolerance: float = 1e-3
     max_iterations: int = 200
 
-    def settings(self, n: int) -> tuple[Settings | None, Settings | None]:
+    def options(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """Of q alone, and of q and the priors; None where that is left out."""
         first = together = None
         damping = arguments.real(self.damping, "damping")
         if not 0.0 < damping <= 1.0:
             raise ValueError(f"damping: found {damping:g}, expected a share in (0, 1]")
         if arguments.integer(self.n_start, "n_start", at_least=0):
-            first = settings_of(n, ClassTraining(max_iterations=self.n_start, tolerance=self.tolerance))
+            first = {"max_iterations": self.n_start, "tolerance": self.tolerance}
         if self.learn:
             quasi_newton = self.optimizer == "lbfgs"
-            options = ClassTraining(
-                max_iterations=self.max_iterations,
-                learn=self.learn,
-                optimizer=self.optimizer,
-                n_steps=self.n_steps,
-                tolerance=self.tolerance,
-                scheme="outer" if quasi_newton else "inner-approximate",
-                rate=None if quasi_newton else self.rate,
-            )
-            together = settings_of(n, options)
+            together = {
+                "max_iterations": self.max_iterations,
+                "learn": self.learn,
+                "optimizer": self.optimizer,
+                "n_steps": self.n_steps,
+                "tolerance": self.tolerance,
+                "scheme": "outer" if quasi_newton else "inner-approximate",
+                "rate": None if quasi_newton else self.rate,
+            }
         return first, together
 
 
@@ -286,40 +228,43 @@ def train(
     """
     optimizer = arguments.choice(training.optimizer, OPTIMIZERS, "optimizer")
     learning, damping = bool(training.learn), training.damping
-    first, settings = training.settings(y.size)
+    first, together = training.options()
     again: tuple[float, ...] = ()
     while True:
         record = Recorder(watch, quasi_newton=optimizer == "lbfgs" and learning)
         record.in_turns = optimizer == "adaptive" and learning
         record.begin()
         if before is None:
-            run = begin(method, alpha, X, y, prior, epsilon=training.epsilon, damping=damping)
+            arguments.choice(method, METHODS, "method")
+            run = power_runs.begin(method, alpha, X, y, prior, epsilon=training.epsilon, damping=damping)
         else:
             run = grown(before, X, y, damping)
         wanted = not learning or (before is None and optimizer != "lbfgs")
-        reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
+        reason, optimum, diverged = _through(run, first if wanted else None, together, record)
         record.pause()
         if not diverged or optimizer == "lbfgs" or len(again) == _RESTARTS:
             end = ended(record, method, alpha, run, reason, optimum)
             return end._replace(restarts=again)
         again, training = (*again, training.rate), training._replace(rate=training.rate / 10.0)
-        first, settings = training.settings(y.size)
+        first, together = training.options()
 
 
-def _through(run: Any, first: Settings | None, settings: Settings | None, record: Recorder) -> tuple[str, str, bool]:
+def _through(
+    run: Any, first: dict[str, Any] | None, together: dict[str, Any] | None, record: Recorder
+) -> tuple[str, str, bool]:
     """q alone, then q and priors: how it ended, why there is no optimum, whether the priors left their range."""
     reason = ""
     try:
         if first is not None:
-            reason = converge(run, first, record).reason
-        if settings is not None:
-            trained = train_run(run, settings, record)
+            reason = power_runs.settle(run, record, **first).reason
+        if together is not None:
+            trained = power_runs.learn(run, record, **together)
             return trained.reason, "", trained.diverged
     except EnoughError as error:
         reason = str(error)
-    except (ValueError, NotPositiveDefiniteError) as error:
+    except (ValueError, np.linalg.LinAlgError) as error:
         # the start itself has no evidence, or no q: what a search of the priors refuses to begin with
-        if not (isinstance(error, NotPositiveDefiniteError) or str(error).startswith("log_evidence:")):
+        if not (isinstance(error, np.linalg.LinAlgError) or str(error).startswith("log_evidence:")):
             raise
         return reason, f"{NONE}: {error}", False
     return reason, "", False
@@ -385,7 +330,7 @@ class Recorder:
         self.quasi_newton, self.best, self.in_turns = quasi_newton, -np.inf, False
         self.trained, self.resumed, self.count = 0.0, 0.0, 0
         self.rows: list[tuple[int, float, float, float]] = []
-        self.last: Progress | None = None
+        self.last: Any = None
 
     def begin(self) -> None:
         """The clock runs."""
@@ -396,7 +341,7 @@ class Recorder:
         self.trained += self.watch.clock() - self.resumed
         self.resumed = self.watch.clock()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Any) -> None:
         """One step is made."""
         self.trained += self.watch.clock() - self.resumed
         self.last, self.count = progress, self.count + 1
@@ -420,7 +365,7 @@ class Recorder:
 
     def _score(self, run: Any) -> None:
         assert self.watch.test is not None
-        p = np.asarray(predict_robust(run.points, run.q, self.watch.test[0], epsilon_of(run)).probabilities)
+        p = power_runs.probabilities(run, self.watch.test[0])
         self.rows.append((self.count, self.trained, *scores(p, self.watch.test[1])))
 
     def finish(self, run: Any) -> Course | None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
-from fast.sparse_classes import power_factors
-from fast.sparse_classes.training import ClassTraining, converge, settings_of
 from validation import datasets
 from validation.datasets.splits import standardise
 from validation.door.problem import Problem
 from validation.door.solve import solve
+from validation.implementations import power_runs
 from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Say, experiment
+from validation.reproduce.operations import counted
 from validation.reproduce.protocols import scores
 from validation.reproduce.trials import Trial, TrialOptions, run
 from validation.reproduce.villacampa2020 import setting, uci
@@ -182,31 +180,24 @@ def _global(seed: int) -> Iterable[Decided]:
 
 
 def _together(seed: int) -> Iterable[Decided]:
-    visit = power_factors.PowerDatum.visit
     for split in (seed, seed + 1):
         problem, _ = _wine(split)
         problem = problem.replace(X_test=None)
-        values, sweeps = [], []
+        values, products = [], []
         for scheme, optimizer, steps in (("inner", "adaptive", 800), ("outer", "lbfgs", 200)):
-            count = 0
-
-            def counted(*args: Any, **options: Any) -> Any:
-                nonlocal count
-                count += 1
-                return visit(*args, **options)
-
-            with patch.object(power_factors.PowerDatum, "visit", counted):
+            with counted() as counter:
                 answer = solve(
                     "fast", "pep", problem, alpha=0.5, learn=("variance", "scale", "noise"), scheme=scheme,
                     optimizer=optimizer, n_steps=steps, tolerance=1e-6, gradients=False,
                 )  # fmt: skip
+                products.append(counter.linear)
             assert answer.log_evidence is not None
             values.append(answer.log_evidence)
-            sweeps.append(count)
         gap = abs(values[0] - values[1]) / abs(values[1])
         text = f"wine, split {split}: log Z with a sweep a step, less that with sweeps to convergence, relative"
         yield below("joint-updates", text, gap, 1e-3)
-        yield below("joint-updates", f"wine, split {split}: sweeps of the first, and of the second", *sweeps)
+        text = f"wine, split {split}: multiplications of products and factors of the first, and of the second"
+        yield below("joint-updates", text, *products)
 
 
 # -- section 5.6 and appendix C ------------------------------------------------------------------------------------
@@ -225,7 +216,7 @@ def _new_factor(seed: int) -> Iterable[Decided]:
         new = setting.grown(first, X, y)
         before.append(float(new.log_evidence()))
         wrong_before.append(scores(first._replace(run=new).probabilities(X_test), y_test)[0])
-        converge(new, settings_of(80, ClassTraining(max_iterations=200, tolerance=1e-4)))
+        power_runs.settle(new, max_iterations=200, tolerance=1e-4)
         after.append(float(new.log_evidence()))
         wrong_after.append(scores(first._replace(run=new).probabilities(X_test), y_test)[0])
     text = "forty rows and forty more, eight draws of waveform: log Z with flat new factors less that after updates"
