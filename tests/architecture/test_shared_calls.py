@@ -30,10 +30,9 @@ ROUTES = {
     **{file.stem: [file] for file in EVIDENCE.glob("*.py") if file.stem not in ("__init__", "result")},
     "quadrature": sorted((ROOT / "validation" / "implementations").glob("quadrature*.py")),
     # integrals and definitions of the judge's own, which hold both witnesses at once
-    # (`operations` names what the witnesses call in order to count it, and computes nothing by it)
     "judge": [
         ROOT / "validation" / "judge" / "class_integrals.py",
-        *(path for path in sorted((ROOT / "validation" / "checks").rglob("*.py")) if path.name != "operations.py"),
+        *sorted((ROOT / "validation" / "checks").rglob("*.py")),
     ],
 }
 # Of NumPy itself only functions that approximate; sums, products and reshaping are no approximations.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from reference.riihimaki2013.priors import half_t_scale, log_half_student_t
+from reference.riihimaki2013.priors import log_half_student_t
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, duplicate_groups, kfold, standardise, train_test_split
 from validation.door import arguments
@@ -76,7 +76,8 @@ def benchmark(
         raise ValueError(
             "ard: found False for gibbs-probit, expected True: chains have a lengthscale for each covariate"
         )
-    distribution = ("half-student-t", _DF, half_t_scale(variance=100.0, df=_DF, reading=reading))
+    scales = {"scale squared": 10.0, "scale": 100.0, "moment": float(np.sqrt(100.0 * (_DF - 2.0) / _DF))}
+    distribution = ("half-student-t", _DF, scales[arguments.choice(reading, tuple(scales), "reading")])
     density, right, variances, lengthscales = [], [], [], []
     for k, split in enumerate(splits):
         X, X_test = standardise(data.X[split.train], data.X[split.test])

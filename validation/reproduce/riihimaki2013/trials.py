@@ -14,7 +14,6 @@ from reference.riihimaki2013.laplace import (
     laplace_log_marginal,
     laplace_posterior,
     predict_by_evidence_ratio,
-    softmax_gradient,
     softmax_w_matrix,
 )
 from validation.reproduce.decisions import Decided, surely
@@ -61,7 +60,9 @@ def _one_step(K: Array, y: NDArray[np.int64]) -> Array:
             return laplace_log_marginal(mode, covariance, labels)
         W = softmax_w_matrix(start, len(labels))
         A = np.linalg.inv(covariance) + W
-        step = np.asarray(np.linalg.solve(A, W @ start + softmax_gradient(start, labels)), dtype=np.float64)
+        # one-hot labels less softmax: the gradient of log p(y|f), class by class
+        gradient = (np.eye(_CLASSES)[labels].T - softmax(start.reshape(_CLASSES, -1), axis=0)).ravel()
+        step = np.asarray(np.linalg.solve(A, W @ start + gradient), dtype=np.float64)
         fit = float(log_softmax(step.reshape(_CLASSES, -1), axis=0)[labels, np.arange(len(labels))].sum())
         W = softmax_w_matrix(step, len(labels))
         log_root = 0.5 * np.linalg.slogdet(np.eye(len(step)) + covariance @ W)[1]
