@@ -321,13 +321,11 @@ def against_differences(context: Context, setup: Setup, problem: Problem) -> Ite
             )
 
 
-# (10) and the exact inner gradient of sep less the differences of its log Z_q, iterated anew, as measured: norms over
-# those of the differences. For ep both are zero.
-SEP_GRADIENTS = {"": {"10": 0.558, "exact": 0.450}, "per_class_": {"10": 0.572, "exact": 0.386}}
+_ANOTHER = 0.1  # of the derivative's norm: a rule that is further off is no derivative; those of ep are off by 1e-6
 
 
 def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
-    """What (10) is for SEP: no derivative of its log Z_q, by how much."""
+    """What (10) and the exact inner gradient are for SEP: no derivatives of its log Z_q at the fixed point."""
 
     def value(moved: Problem) -> float:
         solution = setup.solve(context, "fast", moved, gradients=False)
@@ -335,20 +333,20 @@ def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[
         return solution.log_evidence
 
     expected = np.concatenate([part.ravel() for part in differences(value, problem).values()])
-    for rule, recorded in SEP_GRADIENTS[setup.prefix].items():
+    for rule in ("10", "exact"):
         for witness in WITNESSES:
             answer = setup.solve(context, witness, problem, gradient_rule=rule)
             yield from unconverged((answer,))
             given = np.concatenate([derivatives(answer, name).ravel() for name in PARAMETERS])
             distance = float(np.linalg.norm(given - expected) / np.linalg.norm(expected))
             yield Compared(
-                abs(distance - recorded),
-                0.01,
+                -distance,
+                -_ANOTHER,
                 f'gradient_rule="{rule}": off by {distance:.3g} of the derivative of log Z_q at its fixed point, '
-                f"recorded {recorded:.3g}: log Z_q is not stationary in tied factors, and (10) is another direction",
+                "which is not stationary in tied factors: (10) is another direction",
                 witness,
                 "differences of log Z, iterated anew",
-                "difference of the recorded deviation",
+                "minus the deviation, of the derivative's norm",
             )
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, softmax
 
 from reference.riihimaki2013.laplace import (
     la_tkp,
