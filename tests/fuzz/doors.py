@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 import numpy as np
+from support.by_name import sampler_by_name
 
 from fuzz.commands import command_door
 from fuzz.door import Arguments, Door
@@ -19,7 +20,6 @@ from validation.door.catalogue import METHODS
 from validation.door.options import options_of
 from validation.door.problem import BINARY_LIKELIHOODS, LIKELIHOODS, Problem
 from validation.door.solve import methods, solve
-from validation.implementations.by_name import sampler_by_name
 
 # how little is enough: sizes of what is not changed by a draw
 _SMALL: Arguments = {

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.by_name import by_name
 
 from fuzz.door import Arguments, Door
 from validation.door.problem import Problem
 from validation.door.solution import Solution
-from validation.implementations.by_name import by_name
 
 
 def damaged(rng: np.random.Generator, content: bytes) -> bytes:

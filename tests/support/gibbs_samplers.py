@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from support.by_name import named_values
+from support.by_name import sampler_by_name as flat
 
 from gibbs.models import exact_probit, hyper, multilatent, multinomial_probit, pairwise, sampling, softmax, threshold
-from validation.implementations.by_name import named_values
-from validation.implementations.by_name import sampler_by_name as flat
 
 check = flat(multilatent.check)
 sample_exact, exact_evidence = flat(exact_probit.sample_exact), flat(exact_probit.log_evidence)

@@ -100,11 +100,11 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
     )  # fmt: skip
     own: dict[str, Any] = {"learn": ("variance", "lengthscales")} if learn else {}
     counts = []
-    for n_draws in (10, 30):
+    for n_draws in (6, 18):
         with counted() as counter:
             solve("gibbs", "gibbs-probit", problem, n_draws=n_draws, n_warmup=4, n_chains=4, seed=0, **own)
             counts.append(counter.factors.get(23, 0))
-    return (counts[1] - counts[0]) / 20.0
+    return (counts[1] - counts[0]) / 12.0
 
 
 @says_at_length("riihimaki2013", "gibbs-probit", "cost-mcmc", "Takes a sweep that moves parameters c factors of n × n?")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from support.by_name import by_name, sampler_by_name
 
 from fast.methods import x_gpc
 from gibbs.models import multilatent
-from validation.implementations.by_name import by_name, sampler_by_name
 
 X, Y = np.array([[0.0], [1.0], [2.5]]), np.array([0, 1, 0])
 CHECKED = (X, Y, 2, 1, 1.0, [1.0], 0.1, 1e-6, None, "full", None)

@@ -8,7 +8,6 @@ from dataclasses import fields
 from functools import wraps
 from typing import Any, get_type_hints
 
-from fast.core.declare import Options
 from fast.core.values import Data, Prior
 from gibbs.core import values as of_gibbs
 
@@ -118,19 +117,3 @@ def sampler_by_name(function: Callable[..., Any], *, binary: bool = False, **def
         [*positional, *(parameter(name, _Parameter.KEYWORD_ONLY) for name in named)]
     )
     return asked
-
-
-def names_of(arguments: tuple[Any, ...], *, binary: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Data, prior and options as the arguments and keywords that `by_name` takes, the options all of them.
-
-    Arguments that are no such values are given back, without keywords.
-    """
-    if not arguments or not isinstance(arguments[0], Data):
-        return arguments, {}
-    data, prior, options = arguments
-    assert isinstance(options, Options)
-    values = {"X": data.X, "y": data.y, "n_classes": data.n_classes, **vars(prior), **vars(options)}
-    order = ["X", "y", *(() if binary else ("n_classes",)), *_PRIOR]
-    keywords = {name: values[name] for name in options.declared()}
-    keywords["smoothness" if binary else "shared"] = values["smoothness" if binary else "shared"]
-    return tuple(values[name] for name in order), keywords
