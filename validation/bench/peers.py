@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fast.estimators import XGPClassifier
 from validation.bench.gpflow_steps import RAMP, NaturalSteps
 from validation.bench.measure import Row, best_of
 
@@ -190,6 +189,8 @@ def _batches(data: Data) -> Iterator[NDArray[np.int64]]:
 
 
 def _ours(data: Data, learn: bool) -> tuple[Callable[[], object], Callable[[], Array]]:
+    from fast.estimators import XGPClassifier  # scikit-learn takes most of a second to load
+
     batches, n = _batches(data), len(data.X)
     classifier = XGPClassifier(
         inducing_points=data.Z, variance=1.0, lengthscales=np.full(data.X.shape[1], data.lengthscale), noise=0.0,

@@ -119,7 +119,7 @@ def _prior_only(context: Context, model: Model) -> Iterable[Outcome]:
         "hyperprior",
         "a shift of log θ by a fifth of its deviation would show",
     )
-    normal = float(np.abs(result.probabilities.sum(axis=1) - 1.0).max())
+    normal = float(np.abs(np.sum(result.probabilities, axis=1) - 1.0).max())
     yield Compared(normal, 1e-12, "class probabilities are normalised", "gibbs", "definition")
     refused = sum(value for name, value in result.settings.items() if name.startswith("refused_"))
     refused += float(not result.settings["settled"])
@@ -219,6 +219,8 @@ def _two_data(context: Context, model: Model) -> Iterable[Outcome]:
         for k, name in enumerate(model.learn)
         for pair in log_pairs(result, name, (truth.log_mean[k], truth.log_var[k]))
     ]
+    assert result.probabilities is not None  # there are test inputs
+    assert result.probabilities_se is not None
     pairs += [
         (result.latent_mean, result.latent_mean_se, truth.latent_mean[:, None]),
         (result.latent_cov, result.latent_cov_se, truth.latent_var[:, None, None]),

@@ -127,7 +127,7 @@ _WIDENED = widening(32)
 
 def _flat(answer: Solution) -> dict[str, tuple[Array, Array]]:
     """Each average with its error."""
-    given = {name: getattr(answer, name) for name in vars(answer)} | answer.local
+    given: dict[str, Any] = {**vars(answer), **answer.local}
     # a parameter's own mean states its error without the word
     errors = {f"{name}_mean": f"{name}_se" for name in answer.settings.get("learn", ())}
     names = [*QUANTITIES, *(name for name in answer.local if name.startswith("log_") and not name.endswith("_se"))]

@@ -122,6 +122,7 @@ def _settings(fit: Any, options: Any) -> dict[str, Any]:
 def _x_gpc(problem: Problem, options: Any) -> Solution:
     refuse_learning(options.learn, options.optimizer, stochastic=False)
     own: dict[str, Any] = {}
+    prior: tuple[Any, ...]
     if options.learn:
         top = optimise_hyperparameters(*_given(problem), options=options)
         fit, solved = top.fit, as_learned(problem, top.hyper, options.learn)
