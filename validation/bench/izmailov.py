@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +23,14 @@ _UPDATES, _EVALUATIONS = 3, 5  # of an iteration that learns; a search may end b
 _FEW, _MANY = 2, 6  # iterations of two fits, whose difference is what iterations take
 
 
-def _updates(n: int, m: int, d: int) -> Callable[[int], object]:
+def _updates(n: int, m: int, d: int, learn: tuple[str, ...] = ()) -> Callable[[int], object]:
     """A fit of so many updates, or of so many iterations of Algorithm 1 where it learns."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
     data, prior = Data(X, y), Prior(2.0, np.full(d, 2.0), 0.1, 1e-6, X[:m].copy())
 
-    def fit(count: int, learn: tuple[str, ...] = ()) -> object:
+    def fit(count: int) -> object:
         options = vi_jj.JJOptions(
             max_iterations=count, accelerate=False, tolerance=1e-15, learn=learn, n_upd=_UPDATES, n_fun=_EVALUATIONS
         )
@@ -91,7 +90,6 @@ def _floor(n: int, m: int, d: int) -> tuple[Callable[[], None], Callable[[], Non
 
 def iteration(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 3) -> Iterable[Row]:
     """One update, and one whole iteration of Algorithm 1 (three updates, a search of at most five evaluations)."""
-    fit = _updates(n, m, d)
     update, evaluation = _floor(n, m, d)
     calls = (
         f"an update, in blocks: copy and triangular solve ({m}, {m}) \\ ({m}, b), squared norms, two products with a "
@@ -106,7 +104,7 @@ def iteration(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 3) ->
         for _ in range(_EVALUATIONS):
             evaluation()
 
-    programs = [fit, again(update), partial(fit, learn=_LEARN), again(floor)]
+    programs = [_updates(n, m, d), again(update), _updates(n, m, d, _LEARN), again(floor)]
     one, bare_one, ours, bare = step_seconds(programs, _FEW, _MANY, repeats)
     yield Row("vi-jj/iteration", f"update, n = {n}, m = {m}", 1e3 * one, "ms", "", None)
     yield Row("vi-jj/iteration", "update: floor", 1e3 * bare_one, "ms", "", None, calls[:1])

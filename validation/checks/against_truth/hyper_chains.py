@@ -119,7 +119,8 @@ def _prior_only(context: Context, model: Model) -> Iterable[Outcome]:
         "hyperprior",
         "a shift of log θ by a fifth of its deviation would show",
     )
-    normal = float(np.abs(np.sum(result.probabilities, axis=1) - 1.0).max())
+    assert result.probabilities is not None  # there are test inputs
+    normal = float(np.abs(result.probabilities.sum(axis=1) - 1.0).max())
     yield Compared(normal, 1e-12, "class probabilities are normalised", "gibbs", "definition")
     refused = sum(value for name, value in result.settings.items() if name.startswith("refused_"))
     refused += float(not result.settings["settled"])
