@@ -3,6 +3,9 @@
 Every problem is made from embedded data and a fixed seed, so that its name means the same numbers everywhere.
 Sizes are chosen so that the truth can be had in seconds: n <= 3 by quadrature, the rest by certified chains.
 
+`names` lists them. `judged` lists more, which `triad judge` alone poses: small ones with a feature that no small one
+with a truth has (jitter, a Matérn kernel, more rows than a batch, probabilities near 0).
+
 A problem of several classes comes with four likelihoods, told by the end of its name: multinomial probit (no end),
 `-softmax`, `-threshold` (no labelling errors) and `-errors` (threshold, a tenth of the labels drawn at random). All
 four have the same data, prior and noise, so they are four models: the multinomial probit adds unit noise of its own.
@@ -13,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation import datasets
-from validation.door.problem import Problem
+from validation.door.problem import BINARY_LIKELIHOODS, Problem
 from validation.door.quoting import shown
 
 
@@ -38,8 +41,8 @@ def get(name: str) -> Problem:
     ------
     KeyError    with the near misses, if there is none
     """
-    if name not in _RECIPES:
-        close = get_close_matches(name, _RECIPES, n=1)
+    if name not in _RECIPES | _JUDGED:
+        close = get_close_matches(name, _RECIPES | _JUDGED, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise KeyError(f"problem: found {shown(name)}, expected one of {', '.join(_RECIPES)}{hint}")
     return _made(name)
@@ -50,10 +53,15 @@ def names() -> tuple[str, ...]:
     return tuple(_RECIPES)
 
 
+def judged() -> tuple[str, ...]:
+    """Names of the problems that `triad judge` alone poses: no truth of theirs is known."""
+    return tuple(_JUDGED)
+
+
 def purpose(name: str) -> str:
     """One line: what the problem is there to show."""
     get(name)
-    return _RECIPES[name].purpose
+    return (_RECIPES | _JUDGED)[name].purpose
 
 
 def cost(name: str) -> float:
@@ -75,7 +83,7 @@ def inducing_points(X: NDArray[np.float64], m: int, seed: int) -> NDArray[np.flo
 
 @cache
 def _made(name: str) -> Problem:
-    return _RECIPES[name].make().replace(name=name)
+    return (_RECIPES | _JUDGED)[name].make().replace(name=name)
 
 
 def _few(n: int, variance: float, noise: float, *, Z: list[float] | None = None) -> Problem:
@@ -340,3 +348,83 @@ _RECIPES: dict[str, Recipe] = {
     ),
     **_classes("iris-3", lambda: _real_classes("iris", 60, 40, 2.0, 1.0, 0.05), "iris, all three species", 8.0),
 }
+
+
+# -- posed by the judge alone ------------------------------------------------------------------------------------------
+
+
+def _feature(n: int, likelihood: str, *, seed: int, n_classes: int = 2, m: int | None = None, **fields: Any) -> Problem:
+    """Labels of latent functions drawn from the prior, anew until each class has two; lengthscales differ.
+
+    fields    of the problem; `log_variance` in place of the variance, `wide` times the lengthscales, `t` test points
+    """
+    rng = np.random.default_rng(seed)
+    L, t = 1 if likelihood in BINARY_LIKELIHOODS else n_classes, fields.pop("t", 6)
+    X, X_test = rng.uniform(-2.0, 2.0, (n, 2)), rng.uniform(-2.0, 2.0, (t, 2))
+    by_class = np.linspace(1.0, 1.5, L)  # each class has parameters of its own
+    lengthscales = fields.pop("wide", 1.0) * by_class[:, None] * np.array([0.9, 1.6])
+    scaled = X / lengthscales[0]
+    K = np.exp(-0.5 * ((scaled[:, None] - scaled[None]) ** 2).sum(-1)) + 1e-8 * np.eye(n)
+    root, y = np.linalg.cholesky(K), np.zeros(n, dtype=int)
+    while np.bincount(y, minlength=n_classes).min() < 2:
+        f = root @ rng.standard_normal((n, L)) + np.sqrt(fields.get("noise", 0.0)) * rng.standard_normal((n, L))
+        y = np.argmax(f, axis=1) if L > 1 else (f[:, 0] > 0.0).astype(int)
+    if m is not None:
+        points = inducing_points(X, m, seed)
+        fields |= {"Z": points + 0.1 * rng.standard_normal((L, m, 2)), "prior_model": "fitc"}
+    return Problem(
+        name="feature",
+        X=X,
+        y=y,
+        n_classes=n_classes,
+        likelihood=likelihood,
+        variance=np.exp(fields.pop("log_variance", 1.0)) * by_class,
+        lengthscales=lengthscales,
+        X_test=X_test,
+        **fields,
+    )
+
+
+_SOFT = {"noise": 0.3, "jitter": 1e-3}
+_STEEP = {"log_variance": 6.0, "wide": 1.2, "t": 20}
+_ROUGH = {"kernel": "matern", "noise": 0.1}
+
+# end of the name -> number of rows, seed, fields of `_feature`, purpose
+_FEATURES: dict[str, tuple[int, int, dict[str, Any], str]] = {
+    "plain": (20, 3, _STEEP, "no noise, no jitter, log variance 6: probabilities near 0"),
+    "jitter": (14, 9, {"noise": 0.3, "jitter": 1e-2}, "noise and jitter"),
+    "matern": (12, 2, _ROUGH | {"smoothness": 2.5, "jitter": 1e-2}, "Matérn kernel of order 5/2, noise and jitter"),
+    "rows": (130, 4, {"noise": 0.1, "t": 130}, "more rows, at test points too, than a batch has"),
+    "sparse": (14, 5, _SOFT | {"m": 5}, "5 inducing points, noise and jitter"),
+    "sparse-plain": (20, 6, _STEEP | {"m": 6}, "6 inducing points, no noise, no jitter, probabilities near 0"),
+    "sparse-matern": (12, 7, _ROUGH | {"smoothness": 1.5, "m": 5}, "5 inducing points, Matérn kernel of order 3/2"),
+    "sparse-rows": (130, 8, {"noise": 1.0, "t": 130, "m": 6}, "6 inducing points, more rows than a batch has"),
+}
+
+
+def _judged() -> dict[str, Recipe]:
+    """Every feature with every likelihood that methods take with such points, and numbers of classes beside three."""
+
+    def recipe(likelihood: str, epsilon: float, n_classes: int, end: str) -> Recipe:
+        n, seed, fields, purpose = _FEATURES[end]
+        given = fields | {"n_classes": n_classes, "epsilon": epsilon}
+        return Recipe(lambda: _feature(n, likelihood, seed=seed + n_classes, **given), f"{purpose}; {likelihood}", 1.0)
+
+    results = {}
+    for end in _FEATURES:
+        for likelihood in BINARY_LIKELIHOODS:
+            of_link = "" if likelihood == "logit" else f"-{likelihood}"
+            results[f"judge-{end}{of_link}"] = recipe(likelihood, 0.0, 2, end)
+    for likelihood_end, (likelihood, epsilon, _) in _LIKELIHOODS.items():
+        for end in _FEATURES:
+            sparse = end.startswith("sparse")
+            if likelihood == ("multinomial-probit" if sparse else "threshold"):  # no method of theirs takes such points
+                continue
+            results[f"judge-3-{end}{likelihood_end}"] = recipe(likelihood, epsilon, 3, end)
+            if end in ("jitter", "sparse"):
+                for n_classes in (2, 5):
+                    results[f"judge-{n_classes}-{end}{likelihood_end}"] = recipe(likelihood, epsilon, n_classes, end)
+    return results
+
+
+_JUDGED = _judged()

@@ -14,15 +14,15 @@ from rich.console import Console
 
 from validation.door import storage
 from validation.judge.child import Child
-from validation.judge.judging import LARGEST, LIMIT, Verdict, in_child, questions_for
+from validation.judge.judging import LIMIT, SECONDS, in_child
 from validation.judge.judging import judge as ask
+from validation.judge.posing import LARGEST, questions_for
+from validation.judge.verdict import Verdict, lines
 from validation.screen.forecast import Steps
 from validation.screen.terminal import Grid, print_grid, say
 
 _STYLES = {"PASS": "green", "FAIL": "bold red"}
-_DIFFERENT, _UNDECIDED = 1, 2
-_MOST = 5  # suspects that are listed
-_COMPARED = ("identity", "discrepancy", "exactness", "bound")  # what suspects are tried for
+_EXIT = {"AGREE": 0, "DISAGREE": 1, "UNDECIDED": 2, "INEXACT": 3}
 
 
 def judge(
@@ -32,25 +32,30 @@ def judge(
     largest: Annotated[
         int | None,
         typer.Option(
-            "--largest", min=2, help=f"data of a problem at most; by default {LARGEST}, or the smallest that fits"
+            "--largest",
+            min=2,
+            help=f"pose every problem up to this size; by default up to {LARGEST}, and the smallest for each feature",
         ),
     ] = None,
-    limit: Annotated[float, typer.Option("--limit", help="of identities")] = LIMIT,
+    limit: Annotated[float | None, typer.Option("--limit", help=f"of identities; by default {LIMIT:g}")] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="for all questions; the rest is not judged")] = SECONDS,
     power: Annotated[bool, typer.Option("--power/--no-power", help="what this run could have seen")] = True,
     as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write the verdicts as a page")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict, passed ones too")] = False,
 ) -> None:
-    """Judge a program of your own on every question that its method allows; exit 1 if it disagrees.
+    """Judge a program of your own on every question that its method allows.
 
-    Exits 2 if nothing could be judged.
+    Exit code 0: it agrees; 1: it disagrees; 2: nothing could be judged; 3: inexact, a method that fast does not have,
+    consistent but far from the truth.
     """
     if as_html is not None:
         storage.check_writable(as_html)
     target = in_child(program)
     with target if isinstance(target, Child) else nullcontext():
-        result = _told(target, method, problem or None, largest=largest, limit=limit, power=power)
+        asked = {"problems": problem or None, "largest": largest}
+        result = _told(target, method, asked, {"limit": limit, "power": power, "seconds": seconds})
     console = Console(markup=False, emoji=False, highlight=False)
-    listed = [case for case in result.cases if verbose or case.row.verdict == "FAIL"]
+    listed = [case for case in result.cases if verbose or case.row.verdict in ("FAIL", "INEXACT")]
     if listed:
         grid = Grid(("verdict", "observed", "limit", "question", "against"), 3, (1, 2))
         cells = [
@@ -63,52 +68,25 @@ def judge(
     if as_html is not None:
         storage.write_text(as_html, page(result))
         console.print(str(as_html), soft_wrap=True)
-    if result.failed:
-        raise typer.Exit(_DIFFERENT)
-    if not result.passed:
-        raise typer.Exit(_UNDECIDED)
+    if code := _EXIT[result.verdict]:
+        raise typer.Exit(code)
 
 
 def _told(
-    target: Callable[..., Any] | str,
-    method: str | None,
-    problems: list[str] | None,
-    *,
-    largest: int | None,
-    limit: float,
-    power: bool,
+    target: Callable[..., Any] | str, method: str | None, asked: dict[str, Any], options: dict[str, Any]
 ) -> Verdict:
     """The verdict, with a line on stderr for each question as it is asked."""
     errors = Console(stderr=True, markup=False, highlight=False)
-    asked = questions_for(target, method, problems=problems, largest=largest)
-    steps = Steps(f"{one.method} on {name}" for one in asked for name in one.problems)
+    named = [f"{one.method} on {name}" for one in questions_for(target, method, **asked) for name in one.problems]
+    steps = Steps(named)
+    budget = options["seconds"]
 
     def listen(what: str) -> None:
-        say(errors, f"asking {what} ({steps.begin()})")
+        place = f" ({steps.begin()}; at most {budget:g} s in all)" if what in named else ""
+        say(errors, f"asking {what}{place}")
         sys.stderr.flush()
 
-    return ask(target, method, problems=problems, largest=largest, limit=limit, power=power, listen=listen)
-
-
-def lines(verdict: Verdict) -> list[str]:
-    """What follows the table: worst entries, suspects, power, what was not judged, the verdict."""
-    told = [f"  {case.name}: worst at {case.row.worst}" for case in verdict.failed if case.row.worst]
-    told += [f"  {case.name}: {case.row.why}" for case in verdict.failed if not case.row.worst]
-    for place, suspicion in enumerate(verdict.suspicions[:_MOST], start=1):
-        told.append(f"suspect {place}: {suspicion.text} ({', '.join(suspicion.problems)})")
-    if any(case.row.kind in _COMPARED for case in verdict.failed) and not verdict.suspicions:
-        told.append("no usual suspect would explain what failed")
-    if verdict.seen:
-        told.append(f"this run could have seen: {', '.join(verdict.seen)}")
-    if verdict.unseen:
-        told.append(f"this run could not have seen: {', '.join(verdict.unseen)}")
-    by_reason: dict[str, list[str]] = {}
-    for what, why in verdict.not_judged.items():
-        by_reason.setdefault(why, []).append(what)
-    told += [f"not judged: {', '.join(what)}: {why}" for why, what in by_reason.items()]
-    told.append(f"{verdict.verdict}: {len(verdict.passed)} passed, {len(verdict.failed)} failed, "
-                f"{len(verdict.not_judged)} not judged ({verdict.program})")  # fmt: skip
-    return told
+    return ask(target, method, **asked, **options, listen=listen)
 
 
 def page(verdict: Verdict) -> str:
@@ -131,7 +109,8 @@ def page(verdict: Verdict) -> str:
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(verdict.program)}: {verdict.verdict}</title>
 <style>body{{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}}
 table{{border-collapse:collapse;font-size:13px}}td,th{{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left}}
-.FAIL{{background:#fde4e1}}.PASS td:first-child{{color:#176f2c}}.SKIP,.INFO{{color:#666}}</style></head>
+.FAIL{{background:#fde4e1}}.INEXACT{{background:#fff3d6}}
+.PASS td:first-child{{color:#176f2c}}.SKIP,.INFO{{color:#666}}</style></head>
 <body><h1>{html.escape(verdict.program)}: {verdict.verdict}</h1>
 {notes}
 <table><tr><th>verdict<th>question<th>against<th>observed<th>limit<th>reason</tr>

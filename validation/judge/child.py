@@ -291,7 +291,7 @@ def _leave() -> NoReturn:
 
 
 def _loaded(program: Any, given: str) -> dict[str, Any]:
-    from validation.judge.judging import name_of
+    from validation.judge.posing import name_of
 
     name = name_of(program)
     words = {word: value for word in _WORDS if (value := getattr(program, word, None)) is not None}

@@ -85,7 +85,12 @@ class Row(NamedTuple):
 
 
 def compare(
-    left: Solution, right: Solution, bands: Mapping[str, float] | None = None, limit: float | None = None
+    left: Solution,
+    right: Solution,
+    bands: Mapping[str, float] | None = None,
+    limit: float | None = None,
+    *,
+    why: str = "limit given by the caller",
 ) -> list[Row]:
     """Judge two solutions of one problem, quantity by quantity.
 
@@ -95,6 +100,7 @@ def compare(
                                and what both learned is compared like an answer
     bands : mapping            quantity -> largest discrepancy from the truth, in place of DEFAULT_BANDS
     limit : float              identity limit in place of max(1e-8, 100 eps cond(K)), of gradients too
+    why : str                  the reason for that limit
 
     Raises
     ------
@@ -103,7 +109,7 @@ def compare(
     """
     return [
         row._replace(worst=row.worst or _worst(row.quantity, left, right)) if row.verdict == "FAIL" else row
-        for row in _judged(left, right, bands, limit)
+        for row in _judged(left, right, bands, limit, why)
     ]
 
 
@@ -122,7 +128,9 @@ def _worst(quantity: str, left: Solution, right: Solution) -> str:
     return "" if any(value is None for value in values) else worst_entry(name, *values)
 
 
-def _judged(left: Solution, right: Solution, bands: Mapping[str, float] | None, limit: float | None) -> list[Row]:
+def _judged(
+    left: Solution, right: Solution, bands: Mapping[str, float] | None, limit: float | None, why: str
+) -> list[Row]:
     """The rows of `compare`."""
     different = left.problem.differences(right.problem, ignore=("name", "prior_model", *premises.learned(left, right)))
     if different:
@@ -143,7 +151,7 @@ def _judged(left: Solution, right: Solution, bands: Mapping[str, float] | None, 
                 f"bands: found {', '.join(bands)}, expected none: neither side is sampled or exact, "
                 "and an identity has one limit"
             )
-        return _stated_rows(left, right) + _identity_rows(left, right, limit)
+        return _stated_rows(left, right) + _identity_rows(left, right, limit, why)
     if limit is not None:
         raise ValueError(f"limit: found {shown(limit)} for a comparison with a truth ({right.label}), expected bands")
     rows = _truth_premises(left, right)
@@ -324,8 +332,8 @@ def gradient_difference(left: Solution, right: Solution, name: str) -> float:
     return relative_difference(a * unit, b * unit, 0.01 * abs(left.log_evidence or 0.0))
 
 
-def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list[Row]:
-    bound, why = identity_limit(left.problem) if limit is None else (limit, "limit given by the caller")
+def _identity_rows(left: Solution, right: Solution, limit: float | None, given: str) -> list[Row]:
+    bound, why = identity_limit(left.problem) if limit is None else (limit, given)
     derivative_bound, derivative_why = gradient_limit(bound, why) if limit is None else (bound, why)
     rows = []
     for name, a, b in _shared_arrays(left, right):

@@ -216,7 +216,7 @@ def methods(likelihood: str | None = None) -> frozenset[str]:
 @cache
 def question(name: str) -> Problem:
     """The problem of that name, its link a probit where it ends so."""
-    if name in problems.names():
+    if name in (*problems.names(), *problems.judged()):
         result: Problem = problems.get(name)
         return result
     return question(name.removesuffix("-probit")).replace(name=name, likelihood="probit")

@@ -2,136 +2,72 @@
 
     from validation.judge.judging import judge
 
-    verdict = judge(answer, method="laplace")
-    print(verdict.verdict, [case.name for case in verdict.failed])
+    print(judge(answer, method="laplace"))
 
 `answer(method, problem, **options) -> Solution` is all that is asked for. Its attributes, each optional, say what it
 can do: `methods`, `likelihoods`, `kernels` (tuples of words of `Problem`), `points` ("all rows", "inducing points" or
 "either"). A problem that it cannot answer it refuses by NotImplementedError; that is listed, and no failure.
 
-Asked are the built-in problems with a truth that fit, up to `largest` data (by default 40, or the smallest problem
-where every one that fits is larger). Each answer is held against the same method of `fast` where that is one of ours
-(an identity), against the truth (a discrepancy), and a small one against itself with rows, classes, origin and units
-changed (an invariance).
+Asked are the problems of `validation.judge.posing`. Each answer is held against the same method of `fast` where that is
+one of ours (an identity), against the truth (a discrepancy), and a small one against itself with rows, classes, origin
+and units changed (an invariance). A method of another name is judged as the one of `fast` that gives the same answers.
+Where none does, it may be an approximation that we do not have: far from the truth it is INEXACT and no failure.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from validation.door import arguments, catalogue, premises
-from validation.door.problem import KERNELS, LIKELIHOODS, Problem
+from validation.door import arguments, premises
+from validation.door.problem import Problem
 from validation.door.quoting import shown
 from validation.door.solution import Solution
-from validation.door.solve import (
-    JUDGE,
-    WITNESSES,
-    ImplementationError,
-    find_implementation,
-    known_methods,
-    methods,
-    raised,
-    solve,
-)
+from validation.door.solve import JUDGE, WITNESSES, ImplementationError, methods, raised, solve
 from validation.judge import distances
 from validation.judge.child import Child
 from validation.judge.compare import Row, compare, identity_limit
+from validation.judge.posing import Asked, all_features, features, name_of, posed, questions_as, questions_for, taken
 from validation.judge.suspects import answers, questions
 from validation.judge.suspects.search import QUANTITIES, Found, suspects
+from validation.judge.verdict import Case, Suspicion, Twin, Verdict
 from validation.truth import store
-
-LARGEST = 40  # data of a problem: larger ones cost minutes and show little more
 
 #: Two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on.
 LIMIT = 1e-6
+_WHY = "two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on"
 
 #: The same program on the same numbers in another order or unit: what a stopping rule leaves. Probabilities of several
 #: classes are integrals, by rules that need not treat classes alike, or by draws; a column in the wrong place differs
 #: by much more.
 INVARIANCE, INTEGRALS = 1e-5, 1e-3
 
+SECONDS = 900.0  # for all questions of a run
+_POWER = 60.0  # seconds for problems that are changed to find out what a run could have seen
+
 _DIGITS = 5.0  # of the quadrature that is the truth of problems of two data
 
+_TWINS = 2  # problems on which answers are held against every method of `fast`
+
 KINDS = ("answer", "identity", "discrepancy", "invariance")
-
-
-class Asked(NamedTuple):
-    """One method of a program, on the problems that it allows."""
-
-    answer: Callable[..., Any]
-    method: str
-    problems: tuple[str, ...]
-
-
-class Case(NamedTuple):
-    """One verdict: which method, which problem, which kind of question, and a row of `validation.judge.compare`."""
-
-    method: str
-    problem: str
-    row: Row
-    against: str
-
-    @property
-    def name(self) -> str:
-        """method/problem/kind/quantity."""
-        return f"{self.method}/{self.problem}/{self.row.kind}/{self.row.quantity}"
-
-
-class Suspicion(NamedTuple):
-    """A suspect with the problems on which it would explain what failed."""
-
-    name: str
-    text: str
-    problems: tuple[str, ...]
-
-
-class Verdict(NamedTuple):
-    """What a run came to.
-
-    cases        every verdict, in the order in which they were reached
-    suspicions   suspects, those that explain the most problems first
-    seen         well-known mistakes that would have turned a verdict red in this run
-    unseen       those that would not
-    not_judged   quantity or problem -> why nothing was said of it
-    """
-
-    program: str
-    cases: tuple[Case, ...]
-    suspicions: tuple[Suspicion, ...]
-    seen: tuple[str, ...]
-    unseen: tuple[str, ...]
-    not_judged: Mapping[str, str]
-
-    @property
-    def failed(self) -> tuple[Case, ...]:
-        """Cases whose verdict is FAIL."""
-        return tuple(case for case in self.cases if case.row.verdict == "FAIL")
-
-    @property
-    def passed(self) -> tuple[Case, ...]:
-        """Cases whose verdict is PASS."""
-        return tuple(case for case in self.cases if case.row.verdict == "PASS")
-
-    @property
-    def verdict(self) -> str:
-        """DISAGREE, UNDECIDED (nothing could be judged), or AGREE."""
-        return "DISAGREE" if self.failed else "AGREE" if self.passed else "UNDECIDED"
 
 
 def judge(
     answer: Callable[..., Any] | str,
     method: str | None = None,
     *,
-    problems: Iterable[str] | None = None,
+    problems: Iterable[str] | str | None = None,
     largest: int | None = None,
-    limit: float = LIMIT,
+    limit: float | None = None,
     power: bool = True,
+    seconds: float = SECONDS,
     listen: Callable[[str], object] | None = None,
 ) -> Verdict:
     """Ask a program everything that it allows.
@@ -141,10 +77,12 @@ def judge(
     answer : callable or str    the program, an entry point, or "module:function"; by name it has a process of its own,
                                 and one that ends its process has given no answer to that question
     method : str                one of its methods; None: all that its attribute `methods` lists
-    problems : iterable         names of problems, in place of all that fit
-    largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
-    limit : float               of identities, > 0; more where the condition of the prior's matrix asks for it
-    power : bool                find out too which mistakes this run could have seen; costs some seconds
+    problems : str or iterable  names of problems, in place of those that `validation.judge.posing` chooses
+    largest : int               largest number of data of a problem, >= 2: then every problem up to it is posed
+    limit : float               of identities, > 0, by default 1e-6; more where the condition of the prior's matrix asks
+                                for it, and for numbers in float32
+    power : bool                find out too which mistakes this run could have seen; costs up to a minute
+    seconds : float             for all questions, > 0: what is left after that is named as not judged
     listen : callable           called with the name of each problem before it is asked
 
     Raises
@@ -153,37 +91,120 @@ def judge(
     """
     if isinstance(answer, str) and isinstance(named := in_child(answer), Child):
         with named:
-            return judge(named, method, problems=problems, largest=largest, limit=limit, power=power, listen=listen)
-    cases: list[Case] = []
-    left_out: dict[str, str] = {}
-    results: list[tuple[str, Found]] = []
-    visited: dict[str, bool] = {}
+            return judge(
+                named, method, problems=problems, largest=largest, limit=limit, power=power, seconds=seconds,
+                listen=listen,
+            )  # fmt: skip
+    if not arguments.real(seconds, "seconds") > 0.0:
+        raise ValueError(f"seconds: found {seconds:g}, expected a number > 0")
+    run = _Run(limit, power, seconds, listen)
     for asked in questions_for(answer, method, problems=problems, largest=largest):
-        left_out |= _no_identities(asked.method)
+        run.ask(asked if asked.known else run.as_known(asked, problems, largest))
+    return run.verdict(answer.given if isinstance(answer, Child) else name_of(answer))
+
+
+class _Run:
+    """What has been found so far, over all methods of a program."""
+
+    def __init__(
+        self, limit: float | None, power: bool, seconds: float, listen: Callable[[str], object] | None
+    ) -> None:
+        self._limit, self._power, self._seconds = limit, power, seconds
+        self._listen = (lambda _: None) if listen is None else listen
+        self._began, self._power_left = time.perf_counter(), _POWER
+        self.cases: list[Case] = []
+        self.left_out: dict[str, str] = {}
+        self.twins: dict[str, Twin] = {}
+        self.results: list[tuple[str, Found]] = []
+        self.noticed: set[str] = set()
+        self.all: set[str] = set()
+        self.precisions: set[str] = set()
+
+    def as_known(self, asked: Asked, problems: Iterable[str] | str | None, largest: int | None) -> Asked:
+        """Questions to a method of another name: those of the method of `fast` whose answers it gives, if there is one.
+
+        Its first answers are held against every method of `fast` that takes the problem.
+        """
+        self._listen(f"{asked.method}: whose answers it gives, of the methods of fast")
+        equal: dict[str, float] = {}
+        partly: dict[str, set[str]] = {}
+        compared = 0
+        larger = [name for name in asked.problems if posed(name).n > 2] or list(asked.problems)
+        for name in larger:
+            session = Session(asked.answer, asked.method, name, self._limit)
+            _, answer = session.asked(session.problem)
+            if answer is None or premises.claims_truth(answer):
+                continue
+            found = {}
+            for known in methods()["fast"] if not compared else equal.keys() | partly.keys():
+                if taken(known, name) and (rows := session.beside(answer, known)):
+                    found[known] = rows
+            agreeing = {
+                known: {row.quantity for row in rows if row.verdict == "PASS" and row.quantity in QUANTITIES}
+                for known, rows in found.items()
+            }
+            whole = {
+                known: max(row.observed for row in rows)
+                for known, rows in found.items()
+                if all(row.verdict == "PASS" for row in rows)
+            }
+            equal = {k: max(apart, equal.get(k, 0.0)) for k, apart in whole.items() if not compared or k in equal}
+            partly = {k: same & partly.get(k, same) for k, same in agreeing.items() if not compared or k in partly}
+            compared += 1
+            if compared == _TWINS or not (equal or any(partly.values())):
+                break
+        if equal:
+            twin = min(equal, key=lambda known: equal[known])
+            self.twins[asked.method] = Twin(twin, equal[twin])
+            return questions_as(asked.answer, asked.method, twin, problems, largest)
+        self.left_out |= _no_identities(asked.method, {known: same for known, same in partly.items() if same})
+        return asked
+
+    def ask(self, asked: Asked) -> None:
+        """Every question to one method."""
         absent: list[set[str]] = []
+        if self._power:
+            self.all |= all_features(asked.known or asked.method)
         for name in asked.problems:
-            if listen is not None:
-                listen(f"{asked.method} on {name}")
-            session = Session(asked.answer, asked.method, name, limit)
+            if self._seconds < time.perf_counter() - self._began:
+                self.left_out[f"{asked.method} on {name}"] = f"the {self._seconds:g} s of this run were used up"
+                continue
+            self._listen(f"{asked.method} on {name}")
+            session = Session(asked.answer, asked.method, name, self._limit, asked.known)
             mine = list(session.cases())
-            cases += mine
-            left_out |= {f"{asked.method} on {name}": session.refusal} if session.refusal else {}
-            absent += [session.absent()] if session.solution is not None else []
-            if any(case.row.verdict == "FAIL" for case in mine):
-                results += [(name, told) for told in session.suspects(mine)]
-            elif power and session.solution is not None:
-                known = {word for word, noticed in visited.items() if noticed}
-                for word, noticed in session.power(known):
-                    visited[word] = visited.get(word, False) or noticed
-        for quantity in QUANTITIES:
+            self.cases += mine
+            if session.refusal:
+                self.left_out[f"{asked.method} on {name}"] = session.refusal
+            if session.solution is None:
+                continue
+            absent.append(session.absent())
+            self.precisions.add(session.precision)
+            if any(case.row.verdict in ("FAIL", "INEXACT") for case in mine):
+                self.results += [(name, told) for told in session.suspects(mine)]
+            elif self._power:
+                began = time.perf_counter()
+                self.all |= session.every()
+                self.noticed |= features(name) | session.power(self.noticed, self._power_left)
+                self._power_left -= time.perf_counter() - began
+        for quantity in (*QUANTITIES, "gradients"):
             if any(quantity in one for one in absent):
-                left_out[f"{asked.method}/{quantity}"] = "the program does not give it"
-    for case in cases:
-        if case.row.verdict == "SKIP":
-            left_out.setdefault(case.name, case.row.why)
-    lists = [sorted(word for word, noticed in visited.items() if noticed is wanted) for wanted in (True, False)]
-    program = answer.given if isinstance(answer, Child) else name_of(answer)
-    return Verdict(program, tuple(cases), _ranked(results), tuple(lists[0]), tuple(lists[1]), left_out)
+                self.left_out[f"{asked.method}/{quantity}"] = "the program does not give it"
+        if absent:
+            why = "every question holds the hyper-parameters at the problem's values"
+            self.left_out[f"{asked.method}/learning of hyper-parameters"] = why
+
+    def verdict(self, program: str) -> Verdict:
+        """The whole."""
+        for case in self.cases:
+            if case.row.verdict == "SKIP":
+                self.left_out.setdefault(case.name, case.row.why)
+        passed = any(case.row.verdict == "PASS" for case in self.cases)
+        unseen = sorted(self.all - self.noticed) if self._power and (self.noticed or passed) else []
+        precision = "float32" if "float32" in self.precisions else "float64"
+        return Verdict(
+            program, tuple(self.cases), _ranked(self.results), tuple(sorted(self.noticed)), tuple(unseen),
+            self.left_out, self.twins, precision,
+        )  # fmt: skip
 
 
 def in_child(answer: Callable[..., Any] | str) -> Callable[..., Any] | str:
@@ -193,102 +214,15 @@ def in_child(answer: Callable[..., Any] | str) -> Callable[..., Any] | str:
     return Child(answer)
 
 
-def questions_for(
-    answer: Callable[..., Any] | str,
-    method: str | None = None,
-    *,
-    problems: Iterable[str] | None = None,
-    largest: int | None = None,
-) -> tuple[Asked, ...]:
-    """The methods of a program and the problems that each allows; arguments and errors as `judge`."""
-    target = find_implementation(answer) if isinstance(answer, str) else answer
-    if not callable(target):
-        raise TypeError(f"answer: found {type(target).__name__}, expected a callable (method, problem) -> Solution")
-    bound = LARGEST if largest is None else arguments.integer(largest, "largest", at_least=2)
-    listed = known_methods(target, name_of(target))
-    wanted = (method,) if method is not None else listed
-    if not wanted:
-        raise ValueError("method: found None and no attribute `methods` of the answer, expected a method id")
-    asked = []
-    for one in wanted:
-        arguments.string(one, "method")
-        if listed and one not in listed:
-            raise ValueError(f"method: found {shown(one)}, expected one of {', '.join(listed)}")
-        of_any_size = tuple(name for name in names() if _fits(target, one, distances.question(name)))
-        fitting = tuple(name for name in of_any_size if distances.question(name).n <= bound)
-        if not fitting and largest is None:
-            fitting = of_any_size[:1]
-        if problems is not None:
-            chosen = tuple(problems)
-            if foreign := [name for name in chosen if name not in fitting]:
-                raise ValueError(
-                    f"problems: found {', '.join(foreign)}, expected some of {', '.join(fitting) or 'none'}: what "
-                    f"{one} takes, with at most {bound} data"
-                )
-            fitting = chosen
-        if not fitting and of_any_size:
-            smallest = distances.question(of_any_size[0]).n
-            raise ValueError(
-                f"largest: found {bound}, expected at least {smallest}: the smallest problem that {one} takes"
-            )
-        if not fitting:
-            raise ValueError(
-                f"method: found {shown(one)}, for which no problem fits, expected attributes likelihoods (of "
-                f"{', '.join(LIKELIHOODS)}), kernels and points of the answer to allow one"
-            )
-        asked.append(Asked(target, one, fitting))
-    return tuple(asked)
-
-
-def _no_identities(method: str) -> dict[str, str]:
-    """Why a method of another name is held against nothing but the truth; empty for a method of `fast`."""
-    known = methods()["fast"]
-    if method in known:
-        return {}
-    close = get_close_matches(method, known, n=1, cutoff=0.8)
+def _no_identities(method: str, partly: dict[str, set[str]]) -> dict[str, str]:
+    """Why a method of another name is held against nothing but the truth, and what it shares with methods of `fast`."""
+    close = get_close_matches(method, methods()["fast"], n=1, cutoff=0.8)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return {f"{method}/identity": f"fast has no method {shown(method)}{hint}: the truth alone is asked"}
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """Problems with a truth at hand: stored, or by quadrature where it takes seconds; the smallest first."""
-    tiny = [name for name in distances.QUADRATURES if distances.question(name).n <= 2]
-    return tuple(sorted((*tiny, *store.RECIPES), key=lambda name: distances.question(name).n))
-
-
-def _fits(answer: Callable[..., Any], method: str, problem: Problem) -> bool:
-    entry = next((entry for entry in catalogue.METHODS if entry.method == method), None)
-    likelihoods = _words(answer, "likelihoods", LIKELIHOODS, LIKELIHOODS if entry is None else entry.likelihoods)
-    kernels = _words(answer, "kernels", KERNELS, KERNELS)
-    all_points = (catalogue.ALL_ROWS, catalogue.INDUCING, catalogue.EITHER)
-    points = getattr(answer, "points", catalogue.ALL_ROWS if entry is None else entry.points)
-    arguments.choice(points, all_points, "points")
-    if entry is not None:
-        likelihoods = tuple(set(likelihoods) & set(entry.likelihoods))
-        if entry.errors and not problem.epsilon:
-            return False
-    sparse = problem.Z is not None
-    fits = points == catalogue.EITHER or sparse == (points == catalogue.INDUCING)
-    return fits and problem.likelihood in likelihoods and problem.kernel in kernels
-
-
-def _words(answer: Callable[..., Any], name: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
-    result = getattr(answer, name, None)
-    if result is None:
-        return default
-    words = (result,) if isinstance(result, str) else tuple(result)
-    for word in words:
-        arguments.choice(word, known, name)
-    return words
-
-
-def name_of(answer: Callable[..., Any] | str) -> str:
-    if isinstance(answer, str):
-        return answer
-    if isinstance(name := getattr(answer, "name", None), str):  # a program of `validation.peers`
-        return name
-    return f"{getattr(answer, '__module__', '?')}:{getattr(answer, '__qualname__', type(answer).__name__)}"
+    shared = ""
+    if partly:
+        nearest = max(partly, key=lambda known: len(partly[known]))
+        shared = f"; {', '.join(sorted(partly[nearest]))} equal those of {nearest}, as which it can be judged by name"
+    return {f"{method}/identity": f"fast has no method {shown(method)}{hint}: the truth alone is asked{shared}"}
 
 
 def _ranked(value: list[tuple[str, Found]]) -> tuple[Suspicion, ...]:
@@ -306,25 +240,35 @@ def _ranked(value: list[tuple[str, Found]]) -> tuple[Suspicion, ...]:
 
 
 class Session:
-    """One method of a program on one problem."""
+    """One method of a program on one problem; `known` is the method of `fast` as which it is judged, "" for none."""
 
-    def __init__(self, answer: Callable[..., Any], method: str, name: str, limit: float = LIMIT) -> None:
-        limit = arguments.real(limit, "limit")
-        if limit <= 0.0:
+    def __init__(
+        self, answer: Callable[..., Any], method: str, name: str, limit: float | None = None, known: str | None = None
+    ) -> None:
+        if limit is not None and not arguments.real(limit, "limit") > 0.0:
             raise ValueError(f"limit: found {limit:g}, expected a number > 0")
         self.answer, self.method, self.name = answer, method, name
+        self.known = (method if method in methods()["fast"] else "") if known is None else known
         self.problem = posed(name)
-        self.limit = max(limit, identity_limit(self.problem)[0])
+        by_condition, why = identity_limit(self.problem)
+        self.limit = max(LIMIT if limit is None else limit, by_condition)
+        self.why = "limit given by the caller" if limit is not None else _WHY
+        if by_condition == self.limit:
+            self.why = why
         self.refusal = ""
+        self.precision = "float64"
         self.solution: Solution | None = None
-        self.others: list[Solution] = []
+        self._others: list[Solution] = []
 
     def cases(self) -> Iterator[Case]:
         """Every verdict on this problem."""
-        row, self.solution = self._asked(self.problem)
+        row, self.solution = self.asked(self.problem)
         yield Case(self.method, self.name, row, name_of(self.answer))
         if self.solution is None:
             return
+        if not self.opponents():
+            why = f"fast {self.known} does not converge here, and no truth is known"
+            yield Case(self.method, self.name, Row("answer", "identity", np.nan, np.nan, "SKIP", why), "nothing")
         for other in self.opponents():
             for row in self._compared(self.solution, other):
                 if row.quantity not in ("settings", "method"):
@@ -333,66 +277,82 @@ class Session:
             yield from self._invariances()
 
     def opponents(self) -> list[Solution]:
-        """The same method of `fast`, where there is one, and the truth."""
-        if not self.others:
-            if self.method in methods()["fast"]:
-                self.others.append(_ours(self.method, self.name))
-            self.others.append(_truth(self.name))
-        return self.others
+        """The same method of `fast`, where there is one that takes the problem, and the truth, where it is known."""
+        if not self._others:
+            if self.known and taken(self.known, self.name) and (ours := _ours(self.known, self.name)).converged:
+                self._others.append(ours)
+            if known_truth(self.name):
+                self._others.append(_truth(self.name))
+        return self._others
+
+    def beside(self, mine: Solution, known: str) -> list[Row]:
+        """The quantities of an answer against those of a method of `fast`."""
+        mine = replace(mine, method=known)
+        rows = compare(mine, _ours(known, self.name), limit=self.limit, why=self.why)
+        return [row for row in rows if row.quantity in QUANTITIES and row.verdict in ("PASS", "FAIL")]
 
     def absent(self) -> set[str]:
         """Quantities that someone else states, and the program does not."""
-
-        def given(solution: Solution) -> set[str]:
-            return {name for name in QUANTITIES if (v := getattr(solution, name)) is not None and np.size(v)}
-
         assert self.solution is not None
-        missing = {name for other in self.opponents() for name in given(other)} - given(self.solution)
+        missing = {name for other in self.opponents() for name in _given(other)} - _given(self.solution)
         # of all rows the "inducing" moments are those of the latent values, once more
         return {name for name in missing if self.problem.Z is not None or not name.startswith("inducing")}
 
     def suspects(self, cases: Iterable[Case]) -> Iterator[Found]:
         """Suspects of what failed, held against `fast` where that has the method."""
-        failed = {case.row.quantity for case in cases if case.row.verdict == "FAIL"}
+        failed = {case.row.quantity for case in cases if case.row.verdict in ("FAIL", "INEXACT")}
         failed = {"log_evidence" if name == "bound - log Z" else name for name in failed} & set(QUANTITIES)
         if self.solution is not None and failed:
-            yield suspects(self.solution, self.opponents()[0], failed, limit=self.limit)
+            mine = replace(self.solution, method=self.known) if self.known else self.solution
+            for other in self.opponents()[:1]:
+                yield suspects(mine, other, failed, limit=self.limit)
 
-    def power(self, known: set[str]) -> Iterator[tuple[str, bool]]:
-        """(suspect, whether a verdict would have turned red had this answer made that mistake), but for those known."""
+    def every(self) -> set[str]:
+        """Every well-known mistake in every quantity that someone else states on this problem, given or not."""
+        stated = {name: getattr(other, name) for other in self.opponents() for name in _given(other) - {"gradients"}}
+        arrays = {name: np.asarray(value, dtype=float) for name, value in stated.items()}
+        results = {f"{name} 5 % off" for name in arrays.keys() & {*answers.MEANS, *answers.COVARIANCES}}
+        results |= {candidate.name for candidate in answers.candidates(self.problem, arrays, arrays)}
+        return results | {change.name for change in questions.changes(self.problem, self.known or self.method)}
+
+    def power(self, known: set[str], seconds: float) -> set[str]:
+        """Suspects by which a verdict would have turned red had this answer made that mistake, but for those known."""
         mine, given = self.solution, {}
         assert mine is not None
-        for name in QUANTITIES:
-            value = getattr(mine, name)
-            if value is not None and np.size(value):
-                given[name] = np.asarray(value, dtype=float)
+        for name in _given(mine) - {"gradients"}:
+            given[name] = np.asarray(getattr(mine, name), dtype=float)
+        results: set[str] = set()
         for name in given.keys() & {*answers.MEANS, *answers.COVARIANCES}:
             word = f"{name} 5 % off"
-            if word not in known:
-                yield word, self._noticed(mine, {name: 1.05 * given[name]})
+            if word not in known and self._noticed(mine, {name: 1.05 * given[name]}):
+                results.add(word)
         for candidate in answers.candidates(self.problem, given, given):
-            if candidate.name in known:
+            if candidate.name in known | results:
                 continue
             planted = {name: value for name, value in candidate.values.items() if name in given}
-            if planted and any(_differs(given[name], value) for name, value in planted.items()):
-                yield candidate.name, self._noticed(mine, planted)
-        if self.method not in methods()["fast"]:
-            return
-        for change in questions.changes(self.problem, self.method):
-            if change.name in known:
+            differing = any(_differs(given[name], value) for name, value in planted.items())
+            if differing and self._noticed(mine, planted):
+                results.add(candidate.name)
+        return results | self._power_of_changes(mine, given, known | results, seconds) if self.known else results
+
+    def _power_of_changes(self, mine: Solution, given: dict[str, Any], known: set[str], seconds: float) -> set[str]:
+        began, results = time.perf_counter(), set()
+        for change in questions.changes(self.problem, self.known):
+            if time.perf_counter() - began > seconds:
+                break
+            if change.name in known | results:
                 continue
             try:
-                solution = solve("fast", change.method or self.method, change.problem)
+                solution = solve("fast", change.method or self.known, change.problem)
             except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
                 continue
             values = {name: getattr(solution, name) for name in given}
             planted = {k: v for k, v in values.items() if v is not None and np.shape(v) == given[k].shape}
-            if planted:
-                yield change.name, self._noticed(mine, planted)
+            if planted and self._noticed(mine, planted):
+                results.add(change.name)
+        return results
 
     def _noticed(self, mine: Solution, planted: dict[str, Any]) -> bool:
-        from dataclasses import replace
-
         try:
             values: Any = {k: float(v) if k == "log_evidence" else v for k, v in planted.items()}
             wrong = replace(mine, **values)
@@ -407,10 +367,22 @@ class Session:
         )
 
     def _compared(self, mine: Solution, other: Solution) -> list[Row]:
-        identity = other.implementation == "fast" and not premises.claims_truth(mine)
-        return compare(mine, other, limit=self.limit if identity else None)
+        mine = replace(mine, method=self.known) if self.known else mine
+        if other.implementation == "fast" and not premises.claims_truth(mine):
+            return compare(mine, other, limit=self.limit, why=self.why)
+        return [self._of_own_method(row) for row in compare(mine, other)]
 
-    def _asked(self, problem: Problem) -> tuple[Row, Solution | None]:
+    def _of_own_method(self, row: Row) -> Row:
+        """Beyond the band a method that `fast` does not have is INEXACT, beside the distances of those that it has."""
+        if self.known or row.kind != "discrepancy" or row.verdict != "FAIL" or row.quantity not in QUANTITIES:
+            return row
+        entries = [e for e in distances.entries() if e.problem == self.name and not e.options]
+        near = sorted((abs(e.distances[row.quantity][0]), e.method) for e in entries if row.quantity in e.distances)
+        listed = ", ".join(f"{method} {apart:.2g}" for apart, method in near)
+        beside = f"; methods here: {listed}" if listed else ""
+        return row._replace(verdict="INEXACT", why=f"distance {row.observed:.2g} from the truth{beside}; {row.why}")
+
+    def asked(self, problem: Problem) -> tuple[Row, Solution | None]:
         """The program's answer, and a row on whether it gave one."""
         try:
             result = solve_with(self.answer, self.method, problem)
@@ -419,7 +391,7 @@ class Session:
             return Row("answer", "answer", np.nan, np.nan, "SKIP", self.refusal), None
         except (ImplementationError, TypeError, ValueError) as error:
             return Row("answer", "answer", 1.0, 0.0, "FAIL", str(error)), None
-        there = [name for name in QUANTITIES if (value := getattr(result, name)) is not None and np.size(value)]
+        there = [name for name in QUANTITIES if name in _given(result)]
         if not there:
             why = f"found none of {', '.join(QUANTITIES)} in the solution, expected at least one"
             return Row("answer", "answer", 1.0, 0.0, "FAIL", why), None
@@ -451,14 +423,15 @@ class Session:
                 order,
             )
         for what, (problem, by_row, by_class) in moved.items():
-            row, result = self._asked(problem)
+            row, result = self.asked(problem)
             if result is not None:
                 row = _unchanged(self.solution, result, by_row, by_class)
             yield Case(self.method, self.name, row._replace(quantity=what, kind="invariance"), "itself")
 
 
 # problems besides those of two data on which invariances are asked
-SMALL = ("toy", "toy-probit", "toy-3", "toy-3-softmax", "toy-2-sparse-threshold", "toy-3-sparse-errors")
+SMALL = ("toy", "toy-probit", "toy-3", "toy-3-softmax", "toy-2-sparse-threshold", "toy-3-sparse-errors",
+         "judge-sparse", "judge-sparse-probit", "judge-3-sparse-softmax")  # fmt: skip
 
 
 def _points(p: Problem, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -507,13 +480,6 @@ def solve_with(answer: Callable[..., Any], method: str, problem: Problem) -> Sol
 
 
 @cache
-def posed(name: str) -> Problem:
-    """The problem of that name, to the last digit that of its stored truth: another machine standardises otherwise."""
-    value: Problem = store.load(name).solution.problem if name in store.RECIPES else distances.question(name)
-    return value
-
-
-@cache
 def _ours(method: str, name: str) -> Solution:
     return solve("fast", method, posed(name))
 
@@ -524,3 +490,14 @@ def _truth(name: str) -> Solution:
         return solve(implementation, method, problem, **{**options, "digits": _DIGITS})
 
     return distances.truth_of(name, less)
+
+
+def known_truth(name: str) -> bool:
+    """Whether the exact posterior of a problem is stored, or had by quadrature."""
+    return name in store.RECIPES or name in distances.QUADRATURES
+
+
+def _given(solution: Solution) -> set[str]:
+    """Quantities, and gradients, that a solution states."""
+    stated = {name for name in QUANTITIES if (value := getattr(solution, name)) is not None and np.size(value)}
+    return stated | ({"gradients"} if solution.gradients else set())

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from validation.door.solve import methods
 from validation.door.statistics import QUANTITIES
-from validation.judge.judging import LIMIT, SMALL, Case, Session, in_child, questions_for
+from validation.judge.judging import SMALL, Session, in_child, known_truth
+from validation.judge.posing import questions_for
+from validation.judge.verdict import Case
 
 __all__ = ["Check", "checks_of", "parametrize_with_checks"]
 
@@ -90,9 +91,9 @@ def checks_of(
     answer: Callable[..., Any] | str,
     method: str | None = None,
     *,
-    problems: Iterable[str] | None = None,
+    problems: Iterable[str] | str | None = None,
     largest: int | None = None,
-    limit: float = LIMIT,
+    limit: float | None = None,
 ) -> list[Check]:
     """The checks that `parametrize_with_checks` makes tests of, for those who do without pytest.
 
@@ -101,13 +102,14 @@ def checks_of(
     results = []
     for asked in questions_for(in_child(answer), method, problems=problems, largest=largest):
         for name in asked.problems:
-            session, kept = Session(asked.answer, asked.method, name, limit), {}  # type: ignore[var-annotated]
+            session, kept = Session(asked.answer, asked.method, name, limit, asked.known), {}  # type: ignore[var-annotated]
             several, sparse = session.problem.n_latents > 1, session.problem.Z is not None
             quantities = [name for name in QUANTITIES if sparse or not name.startswith("inducing")]
             results.append(Check(session, kept, "answer", ""))
-            if asked.method in methods()["fast"]:
+            if asked.known:
                 results += [Check(session, kept, "identity", quantity) for quantity in quantities]
-            results += [Check(session, kept, "truth", quantity) for quantity in quantities]
+            if known_truth(name):
+                results += [Check(session, kept, "truth", quantity) for quantity in quantities]
             if session.problem.n <= 2 or name in SMALL:
                 results += [Check(session, kept, "invariance", what) for what in _INVARIANCES[: 3 + several]]
     return results
@@ -117,9 +119,9 @@ def parametrize_with_checks(
     answer: Callable[..., Any] | str,
     method: str | None = None,
     *,
-    problems: Iterable[str] | None = None,
+    problems: Iterable[str] | str | None = None,
     largest: int | None = None,
-    limit: float = LIMIT,
+    limit: float | None = None,
 ) -> Any:
     """A decorator for a test function with the argument `check`: one test for each check.
 
@@ -128,9 +130,9 @@ def parametrize_with_checks(
     answer : callable or str    (method, problem) -> Solution, an entry point, or "module:function"; by name it has a
                                 process of its own, while a callable that ends its process ends that of the tests
     method : str                one of its methods; None: all that its attribute `methods` lists
-    problems : iterable         names of problems, in place of all that fit
-    largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
-    limit : float               of identities, > 0
+    problems : str or iterable  names of problems, in place of those that `validation.judge.posing` chooses
+    largest : int               largest number of data of a problem, >= 2: then every problem up to it is posed
+    limit : float               of identities, > 0, by default as `judge` has it
 
     Raises
     ------

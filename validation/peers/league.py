@@ -22,8 +22,11 @@ import numpy as np
 
 from validation.door import storage
 from validation.door.quoting import shown
-from validation.judge.judging import Case, Session, questions_for
+from validation.judge.judging import Session
+from validation.judge.posing import posed, questions_for
+from validation.judge.verdict import Case
 from validation.peers import Program, programs
+from validation.truth import store
 from validation.truth.approximations import distance
 
 FILE = "league.csv"
@@ -98,7 +101,8 @@ def _verdict(session: Session, cases: Sequence[Case]) -> tuple[str, str]:
         return "fails", next(case.row.why for case in cases)
     known = any(case.row.kind == "identity" for case in cases)
     # of a method that `fast` has, the distance from the truth is that method's own: `fast` has it too
-    failed = [case for case in cases if case.row.verdict == "FAIL" and (not known or case.row.kind == "identity")]
+    wrong = [case for case in cases if case.row.verdict in ("FAIL", "INEXACT")]
+    failed = [case for case in wrong if not known or case.row.kind == "identity"]
     failed = [case for case in failed if case.row.kind != "invariance"]
     if not failed:
         return "agrees", ""
@@ -111,10 +115,11 @@ def _verdict(session: Session, cases: Sequence[Case]) -> tuple[str, str]:
 def questions(program: Program, only: Iterable[str] = ()) -> tuple[str, ...]:
     """The problems that a program is asked, smallest first."""
     (asked,) = questions_for(program, largest=LARGEST)
+    fitting = tuple(name for name in asked.problems if name in store.RECIPES or posed(name).n <= 2)
     chosen = tuple(only)
-    if foreign := [name for name in chosen if name not in asked.problems]:
-        raise ValueError(f"problem: found {', '.join(foreign)}, expected some of {', '.join(asked.problems)}")
-    return chosen or asked.problems
+    if foreign := [name for name in chosen if name not in fitting]:
+        raise ValueError(f"problem: found {', '.join(foreign)}, expected some of {', '.join(fitting)}")
+    return chosen or fitting
 
 
 def measure(

@@ -13,7 +13,8 @@ from scipy.special import softmax
 from softmax_laplace import SoftmaxLaplace, probabilities
 from validation import solve
 from validation.judge.compare import compare
-from validation.judge.judging import LIMIT, judge, posed
+from validation.judge.judging import LIMIT, judge
+from validation.judge.posing import posed
 
 FULL = (  # all, the largest with 60 data
     "two-points-3-softmax",

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from validation.door.solve import solve
-from validation.judge.judging import judge, posed
+from validation.judge.judging import judge
+from validation.judge.posing import posed
 from validation.peers import by_file
 
 ANSWER = """

@@ -9,7 +9,7 @@ import pytest
 
 from validation.command import cli
 from validation.door.solve import solve
-from validation.judge.judging import posed
+from validation.judge.posing import posed
 from validation.peers import Program, league
 
 

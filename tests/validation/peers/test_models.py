@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from validation.door.solve import solve
-from validation.judge.judging import posed
+from validation.judge.posing import posed
 from validation.peers import gpml_models, programs, sklearn_models
 
 PROGRAMS = {program.name: program for program in programs()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from validation.door.solution import Solution
-from validation.judge.judging import posed
+from validation.judge.posing import posed
 from validation.peers import Program, programs
 from validation.peers.program import alike, binary, diagonal, no_jitter, no_repeats, one_jitter
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from validation import problems, solve
 from validation.judge.compare import compare
-from validation.judge.judging import posed
+from validation.judge.posing import posed
 from validation.judge.suspects.search import suspects
 from validation.judge.suspects.worst import worst_entry
 
