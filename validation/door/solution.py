@@ -54,7 +54,7 @@ class Solution:
     evidence_prior_model : str or None   the prior whose evidence it is, where that is not the problem's: a sparse
                                      variational bound bounds the full model's. None: the problem's prior_model
     latent_mean (n, L), latent_cov (n, L, L), test_latent_mean (t, L), test_latent_cov (t, L, L)
-    probabilities : (t, C)           rows sum to one
+    probabilities : (t, C)           rows sum to one; numbers in float32 are normalised in float64
     probability_mass : (t,)          the sum before normalising; 1 up to the method's quadrature error
     inducing_mean (L, m), inducing_cov (L, m, m)   full GPs: none, or the values at the data
     <field>_se                       standard errors of sampled quantities, shapes as the field
@@ -66,6 +66,7 @@ class Solution:
     converged : bool                 False is an answer too, and says so
     n_improper : int                 cavities or sites skipped because they were no distributions
     iterations : int; seconds : float; settings, versions : mappings
+                                     settings["dtype"] becomes "float32" where all of an array are float32 numbers
     """
 
     problem: Problem
@@ -192,6 +193,13 @@ class Solution:
         return cls.from_arrays(storage.load_npz(path, SCHEMA, known), where=str(path))
 
 
+def is_float32(array: NDArray[np.float64]) -> bool:
+    """Whether every number is a float32 one, and some need more digits than a short fraction such as 0.5 has."""
+    with np.errstate(over="ignore"):
+        single, half = array.astype(np.float32).astype(float), array.astype(np.float16).astype(float)
+    return bool(np.array_equal(single, array) and not np.array_equal(half, array))
+
+
 def _rebuild(values: dict[str, Any]) -> Solution:
     return Solution(**values)
 
@@ -222,8 +230,13 @@ def _checked(solution: Solution) -> dict[str, Any]:
             smallest = float(np.einsum("...ii->...i", checked[name]).min())
             if smallest < 0.0:
                 raise ValueError(f"{name}: found a variance {smallest:.6g}, expected variances >= 0")
+    single = any(is_float32(checked[name]) for name in _ARRAYS if name in checked)
     if "probabilities" in checked:
         p = checked["probabilities"]
+        if is_float32(p):  # C terms of seven digits: what is left of a sum says nothing
+            total = p.sum(axis=1, keepdims=True)
+            near = np.abs(total - 1.0) < 1e-6 * p.shape[1]
+            checked["probabilities"] = p = arguments.read_only(p / np.where(near, total, 1.0))
         # rows are normalised in float64: C terms leave C eps, 1e-9 is where a forgotten normalisation shows
         excess = p.sum(axis=1) - 1.0
         worst = float(excess[np.abs(excess).argmax()]) if excess.size else 0.0
@@ -270,6 +283,8 @@ def _checked(solution: Solution) -> dict[str, Any]:
     checked["local"] = MappingProxyType({key: arguments.read_only(array) for key, array in local.items()})
     for key in _JSON:
         checked[key] = MappingProxyType(arguments.json_mapping(getattr(solution, key), key))
+    if single:
+        checked["settings"] = MappingProxyType({**checked["settings"], "dtype": "float32"})
     trace = arguments.float_array(solution.trace, "trace")
     if trace.ndim != 1:
         raise ValueError(f"trace: found shape {trace.shape}, expected one axis")

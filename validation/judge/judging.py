@@ -41,13 +41,16 @@ from validation.judge.verdict import Case, Suspicion, Twin, Verdict
 from validation.truth import store
 
 #: Two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on.
-LIMIT = 1e-6
+LIMIT = 1e-5
 _WHY = "two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on"
 
 #: The same program on the same numbers in another order or unit: what a stopping rule leaves. Probabilities of several
 #: classes are integrals, by rules that need not treat classes alike, or by draws; a column in the wrong place differs
 #: by much more.
 INVARIANCE, INTEGRALS = 1e-5, 1e-3
+
+#: What a computation in float32 leaves of moderately conditioned matrices, relative to the largest entry.
+FLOAT32 = 1e-3
 
 SECONDS = 900.0  # for all questions of a run
 _POWER = 60.0  # seconds for problems that are changed to find out what a run could have seen
@@ -79,7 +82,7 @@ def judge(
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : str or iterable  names of problems, in place of those that `validation.judge.posing` chooses
     largest : int               largest number of data of a problem, >= 2: then every problem up to it is posed
-    limit : float               of identities, > 0, by default 1e-6; more where the condition of the prior's matrix asks
+    limit : float               of identities, > 0, by default 1e-5; more where the condition of the prior's matrix asks
                                 for it, and for numbers in float32
     power : bool                find out too which mistakes this run could have seen; costs up to a minute
     seconds : float             for all questions, > 0: what is left after that is named as not judged
@@ -395,6 +398,9 @@ class Session:
         if not there:
             why = f"found none of {', '.join(QUANTITIES)} in the solution, expected at least one"
             return Row("answer", "answer", 1.0, 0.0, "FAIL", why), None
+        if result.settings.get("dtype") == "float32" and self.limit < FLOAT32:
+            self.precision, self.limit = "float32", FLOAT32
+            self.why = f"numbers in float32: {FLOAT32:g} of the largest entry is what such a computation leaves"
         return Row("answer", "answer", 0.0, 0.0, "PASS", f"gives {', '.join(there)}"), result
 
     def _invariances(self) -> Iterator[Case]:
@@ -425,7 +431,7 @@ class Session:
         for what, (problem, by_row, by_class) in moved.items():
             row, result = self.asked(problem)
             if result is not None:
-                row = _unchanged(self.solution, result, by_row, by_class)
+                row = _unchanged(self.solution, result, by_row, by_class, self.precision)
             yield Case(self.method, self.name, row._replace(quantity=what, kind="invariance"), "itself")
 
 
@@ -438,9 +444,10 @@ def _points(p: Problem, change: Callable[[Any], Any]) -> dict[str, Any]:
     return {k: change(getattr(p, k)) for k in ("Z", "X_test") if getattr(p, k) is not None}
 
 
-def _unchanged(before: Solution, after: Solution, rows: Any, classes: Any) -> Row:
+def _unchanged(before: Solution, after: Solution, rows: Any, classes: Any, precision: str) -> Row:
     """The largest difference over all quantities, once rows and classes are back in their places."""
-    worst, limit, told = 0.0, INVARIANCE, "nothing to compare"
+    least = FLOAT32 if precision == "float32" else INVARIANCE
+    worst, limit, told = 0.0, least, "nothing to compare"
     for name in ("log_evidence", "latent_mean", "latent_cov", "test_latent_mean", "probabilities"):
         a, b = getattr(before, name), getattr(after, name)
         if a is None or b is None or not np.size(a):
@@ -450,7 +457,7 @@ def _unchanged(before: Solution, after: Solution, rows: Any, classes: Any) -> Ro
         if name != "log_evidence":
             a = a[:, classes] if not name.endswith("_cov") else a[:, classes][:, :, classes]
         apart = distances.relative_difference(a, b, 1e-3)
-        allowed = INTEGRALS if name == "probabilities" else INVARIANCE
+        allowed = INTEGRALS if name == "probabilities" else least
         if not apart / allowed < worst / limit:
             worst, limit, told = apart, allowed, name
     why = f"largest in {told}: one question asked in other words; {limit:g} is what stopping rules and integrals leave"

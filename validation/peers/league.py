@@ -22,7 +22,7 @@ import numpy as np
 
 from validation.door import storage
 from validation.door.quoting import shown
-from validation.judge.judging import Session
+from validation.judge.judging import LIMIT, Session
 from validation.judge.posing import posed, questions_for
 from validation.judge.verdict import Case
 from validation.peers import Program, programs
@@ -31,9 +31,6 @@ from validation.truth.approximations import distance
 
 FILE = "league.csv"
 LARGEST = 60  # data of a problem
-
-#: Of the comparison with `fast`: libraries stop and integrate by rules of their own; a lost term shows far above it.
-LIMIT = 1e-5
 
 VERDICTS = ("agrees", "differs", "fails", "refuses")
 

@@ -8,7 +8,7 @@ import pytest
 from validation import Solution, solve
 from validation.command.judge import page
 from validation.door import catalogue
-from validation.judge.judging import judge
+from validation.judge.judging import FLOAT32, judge
 from validation.judge.posing import questions_for
 from validation.judge.verdict import lines
 
@@ -129,6 +129,23 @@ def test_a_bias_of_a_method_that_fast_does_not_have_is_inexact_and_no_failure():
     assert f"distance {case.row.observed:.2g} from the truth; methods here: " in case.row.why
     assert "laplace-binary" in case.row.why
     assert "latent_cov equal those of laplace-binary" in verdict.not_judged["shrunk/identity"]
+
+
+def single(method, problem):
+    """The right answer, computed with seven digits and not normalised in more."""
+    s = solve("fast", method, problem)
+    names = ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities")
+    arrays = {name: getattr(s, name).astype(np.float32) for name in names}
+    return Solution(problem, "mine", method, log_evidence=float(np.float32(s.log_evidence)), **arrays)
+
+
+def test_a_program_in_float32_is_told_so_and_held_to_what_float32_leaves():
+    verdict = judge(single, "nested-ep", problems=["toy-3"], power=False)
+    assert verdict.verdict == "AGREE", [case.row.why for case in verdict.failed]
+    assert verdict.precision == "float32"
+    assert "AGREE in float32: " in str(verdict)
+    assert {case.row.limit for case in verdict.cases if case.row.kind == "identity"} == {FLOAT32}
+    assert judge(right, "x-gpc", problems="two-points", power=False).precision == "float64"
 
 
 def test_questions_for_which_no_time_is_left_are_named():

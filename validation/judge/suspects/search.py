@@ -11,7 +11,7 @@ import numpy as np
 
 from validation.door import arguments, premises
 from validation.door.options import options_of
-from validation.door.solution import Solution
+from validation.door.solution import Solution, is_float32
 from validation.door.solve import WITNESSES, ImplementationError, methods, solve
 from validation.judge.distances import relative_difference
 from validation.judge.suspects import answers, questions
@@ -248,7 +248,7 @@ class _Search:
     def rounded(self) -> None:
         """Numbers that are all float32 ones, at distances that float32 explains: computed in it, not only stored."""
         exact = tuple(
-            name for name, before in self.before.items() if before < _FLOAT32 and _is_float32(self.suspected[name])
+            name for name, before in self.before.items() if before < _FLOAT32 and is_float32(self.suspected[name])
         )
         self.tried += 1
         if exact and len(exact) == len(self.before):
@@ -264,12 +264,6 @@ class _Search:
         for _, suspect in sorted(self._stated, key=lambda pair: pair[0]):
             results.setdefault(suspect.text, suspect)
         return tuple(results.values())
-
-
-def _is_float32(value: Any) -> bool:
-    array = np.asarray(value, dtype=float)
-    with np.errstate(over="ignore"):
-        return bool(np.array_equal(array.astype(np.float32).astype(float), array) and np.any(array))
 
 
 def _arrays(solution: Solution) -> dict[str, Any]:
