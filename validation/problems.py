@@ -378,7 +378,7 @@ def _feature(n: int, likelihood: str, *, seed: int, n_classes: int = 2, m: int |
         y=y,
         n_classes=n_classes,
         likelihood=likelihood,
-        variance=np.exp(fields.pop("log_variance", 1.0)) * by_class,
+        variance=np.round(np.exp(fields.pop("log_variance", 1.0)) * by_class, 6),  # one number on every machine
         lengthscales=lengthscales,
         X_test=X_test,
         **fields,

@@ -13,11 +13,13 @@ import typer
 from rich.console import Console
 
 from validation.door import storage
+from validation.judge import files
 from validation.judge.child import Child
 from validation.judge.judging import LIMIT, SECONDS, in_child
 from validation.judge.judging import judge as ask
 from validation.judge.posing import LARGEST, questions_for
-from validation.judge.verdict import Verdict, lines
+from validation.judge.verdict import Verdict, as_mapping, lines, read_expected
+from validation.screen import as_json
 from validation.screen.forecast import Steps
 from validation.screen.terminal import Grid, print_grid, say
 
@@ -26,7 +28,9 @@ _EXIT = {"AGREE": 0, "DISAGREE": 1, "UNDECIDED": 2, "INEXACT": 3}
 
 
 def judge(
-    program: Annotated[str, typer.Argument(help="module:function, or the name of an entry point")],
+    program: Annotated[
+        str | None, typer.Argument(help="module:function, or the name of an entry point", show_default=False)
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="one of its methods; by default all it lists")] = None,
     problem: Annotated[list[str] | None, typer.Option("--problem", help="only this problem; repeatable")] = None,
     largest: Annotated[
@@ -42,6 +46,21 @@ def judge(
     power: Annotated[bool, typer.Option("--power/--no-power", help="what this run could have seen")] = True,
     as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write the verdicts as a page")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict, passed ones too")] = False,
+    json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+    expected: Annotated[
+        Path | None, typer.Option("--expected", metavar="FILE", help="expected failures, 'check: reason' a line")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="FOLDER", help="write the questions of --method as .npz files")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option("--answers", metavar="FOLDER", help="judge .npz files that answer such questions")
+    ] = None,
+    likelihood: Annotated[
+        list[str] | None, typer.Option("--likelihood", help="of --export and --answers; by default those of the method")
+    ] = None,
+    kernel: Annotated[list[str] | None, typer.Option("--kernel", help="of --export and --answers: se, matern")] = None,
+    points: Annotated[str | None, typer.Option("--points", help="all rows, inducing points or either")] = None,
 ) -> None:
     """Judge a program of your own on every question that its method allows.
 
@@ -50,10 +69,44 @@ def judge(
     """
     if as_html is not None:
         storage.check_writable(as_html)
-    target = in_child(program)
+    excused = {} if expected is None else read_expected(expected)
+    asked = {"problems": problem or None, "largest": largest}
+    words = {"likelihoods": likelihood, "kernels": kernel, "points": points}
+    target = _program(program, method, export or answers, words)
+    if export is not None:
+        written = files.export(export, questions_for(target, method, **asked))
+        sys.stdout.write(f"{len(written)} questions in {export}\n")
+        return
     with target if isinstance(target, Child) else nullcontext():
-        asked = {"problems": problem or None, "largest": largest}
-        result = _told(target, method, asked, {"limit": limit, "power": power, "seconds": seconds})
+        result = _told(target, method, asked, {"limit": limit, "power": power, "seconds": seconds}).expecting(excused)
+    if json:
+        sys.stdout.write(as_json.text(as_mapping(result)))
+    else:
+        _shown(result, verbose=verbose)
+    if as_html is not None:
+        storage.write_text(as_html, page(result))
+        if not json:
+            sys.stdout.write(f"{as_html}\n")
+    if code := _EXIT[result.verdict]:
+        raise typer.Exit(code)
+
+
+def _program(program: str | None, method: str | None, folder: Path | None, words: dict[str, Any]) -> Any:
+    """The program to judge: one that runs, or files of answers in its place."""
+    if program is not None and folder is None:
+        if given := [word for word, value in words.items() if value]:
+            raise ValueError(f"{given[0]}: found it beside a program, expected it with --export or --answers alone")
+        return in_child(program)
+    if program is not None or folder is None or method is None:
+        raise ValueError(
+            "program: expected module:function or the name of an entry point, or else --method with --export or "
+            "--answers"
+        )
+    return files.Files(folder, method, **words)
+
+
+def _shown(result: Verdict, *, verbose: bool) -> None:
+    """The verdict on the terminal."""
     console = Console(markup=False, emoji=False, highlight=False)
     listed = [case for case in result.cases if verbose or case.row.verdict in ("FAIL", "INEXACT")]
     if listed:
@@ -65,11 +118,6 @@ def judge(
         print_grid(console, grid, cells, [_STYLES.get(case.row.verdict, "yellow") for case in listed])
     for line in lines(result):
         say(console, line.lstrip(), indent=len(line) - len(line.lstrip()))
-    if as_html is not None:
-        storage.write_text(as_html, page(result))
-        console.print(str(as_html), soft_wrap=True)
-    if code := _EXIT[result.verdict]:
-        raise typer.Exit(code)
 
 
 def _told(

@@ -192,7 +192,8 @@ class Problem:
         storage.check_keys(set(arrays), known, required, where)
         values: dict[str, Any] = {}
         for key, array in arrays.items():
-            values[key] = storage.scalar(array) if array.ndim == 0 else array
+            if not storage.is_extension(key):
+                values[key] = storage.scalar(array) if array.ndim == 0 else array
         if "hyperprior" in values:
             values["hyperprior"] = storage.read_json(values["hyperprior"], f"{where}: hyperprior")
         try:

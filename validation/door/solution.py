@@ -165,6 +165,8 @@ class Solution:
         storage.check_keys(set(plain), known, {"implementation", "method"}, where)
         values: dict[str, Any] = {}
         for key, array in plain.items():
+            if storage.is_extension(key):
+                continue
             values[key] = storage.scalar(array) if array.ndim == 0 else array
             if key in _JSON:
                 values[key] = storage.read_json(values[key], f"{where}: {key}")
@@ -221,6 +223,11 @@ def _checked(solution: Solution) -> dict[str, Any]:
             if value is None:
                 continue
             array = arguments.float_array(value, key)
+            if name.endswith("_cov") and array.shape != expected and array.size == np.prod(expected[:-1]):
+                raise ValueError(
+                    f"{key}: found shape {array.shape}, expected {expected}: covariances of the latents of a point; "
+                    "variances v (n, L) become v[:, :, None] * np.eye(L), and v (n,) of one latent v[:, None, None]"
+                )
             arguments.check_shape(array, expected, key)
             checked[key] = arguments.read_only(arguments.finite(array, key))
             if key.endswith("_se") and array.size and array.min() < 0.0:

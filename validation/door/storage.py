@@ -317,11 +317,17 @@ def _is_npz(file: IO[bytes]) -> bool:
 
 
 def check_keys(value: set[str], known: set[str], required: set[str], where: str) -> None:
-    """Refuse unknown and missing fields, each by name."""
+    """Refuse unknown and missing fields, each by name; an extension (`is_extension`) may always be there."""
+    value = {name for name in value if not is_extension(name)}
     if value - known:
         raise FileFormatError(f"{where}: found unknown fields {sorted(value - known)}, expected only {sorted(known)}")
     if required - value:
         raise FileFormatError(f"{where}: found no fields {sorted(required - value)}, expected them")
+
+
+def is_extension(name: str) -> bool:
+    """Whether a field is somebody's own, x-..., of which nothing is read and nothing is promised but that it may be."""
+    return name.startswith("x-")
 
 
 def scalar(array: NDArray[Any]) -> Any:

@@ -91,6 +91,7 @@ def compare(
     limit: float | None = None,
     *,
     why: str = "limit given by the caller",
+    sides: tuple[str, str] = ("left", "right"),
 ) -> list[Row]:
     """Judge two solutions of one problem, quantity by quantity.
 
@@ -101,6 +102,7 @@ def compare(
     bands : mapping            quantity -> largest discrepancy from the truth, in place of DEFAULT_BANDS
     limit : float              identity limit in place of max(1e-8, 100 eps cond(K)), of gradients too
     why : str                  the reason for that limit
+    sides : (str, str)         words for the two in `worst`
 
     Raises
     ------
@@ -108,12 +110,12 @@ def compare(
                                nothing to judge here
     """
     return [
-        row._replace(worst=row.worst or _worst(row.quantity, left, right)) if row.verdict == "FAIL" else row
+        row._replace(worst=row.worst or _worst(row.quantity, left, right, sides)) if row.verdict == "FAIL" else row
         for row in _judged(left, right, bands, limit, why)
     ]
 
 
-def _worst(quantity: str, left: Solution, right: Solution) -> str:
+def _worst(quantity: str, left: Solution, right: Solution, sides: tuple[str, str]) -> str:
     """The entry in which two sides differ most, for a quantity that both have."""
     name = "log_evidence" if quantity == "bound - log Z" else quantity
     group, slash, field = name.partition("/")
@@ -125,7 +127,7 @@ def _worst(quantity: str, left: Solution, right: Solution) -> str:
         values = [(getattr(side, group) or {}).get(field) for side in (left, right)]
     else:
         values = [getattr(side, name) for side in (left, right)]
-    return "" if any(value is None for value in values) else worst_entry(name, *values)
+    return "" if any(value is None for value in values) else worst_entry(name, *values, sides)
 
 
 def _judged(
@@ -383,8 +385,8 @@ def _integral_row(left: Solution, right: Solution, bound: float, why: str) -> Ro
             f"{side.label} against the integral over the moments at the test points that {given.label} gives, by a "
             f"rule of the judge's own whose error is {result.error:.1g}"
         )
-        worst = worst_entry("probabilities", side.probabilities, result.probabilities)
-        worst = worst.replace("left", side.label).replace("right", "integral")
+        words = side.label, "integral"
+        worst = worst_entry("probabilities", side.probabilities, result.probabilities, words)
         rows.append(
             Row("probabilities", "identity", observed, limit, _verdict(observed, limit), f"{told}; {why}", worst)
         )

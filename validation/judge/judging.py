@@ -276,8 +276,7 @@ class Session:
             for row in self._compared(self.solution, other):
                 if row.quantity not in ("settings", "method"):
                     yield Case(self.method, self.name, row, other.label)
-        if self.problem.n <= 2 or self.name in SMALL:
-            yield from self._invariances()
+        yield from self._invariances()
 
     def opponents(self) -> list[Solution]:
         """The same method of `fast`, where there is one that takes the problem, and the truth, where it is known."""
@@ -308,7 +307,8 @@ class Session:
         if self.solution is not None and failed:
             mine = replace(self.solution, method=self.known) if self.known else self.solution
             for other in self.opponents()[:1]:
-                yield suspects(mine, other, failed, limit=self.limit)
+                sides = ("yours", "fast" if other.implementation == "fast" else "the truth")
+                yield suspects(mine, other, failed, limit=self.limit, sides=sides)
 
     def every(self) -> set[str]:
         """Every well-known mistake in every quantity that someone else states on this problem, given or not."""
@@ -372,8 +372,8 @@ class Session:
     def _compared(self, mine: Solution, other: Solution) -> list[Row]:
         mine = replace(mine, method=self.known) if self.known else mine
         if other.implementation == "fast" and not premises.claims_truth(mine):
-            return compare(mine, other, limit=self.limit, why=self.why)
-        return [self._of_own_method(row) for row in compare(mine, other)]
+            return compare(mine, other, limit=self.limit, why=self.why, sides=("yours", "fast"))
+        return [self._of_own_method(row) for row in compare(mine, other, sides=("yours", "truth"))]
 
     def _of_own_method(self, row: Row) -> Row:
         """Beyond the band a method that `fast` does not have is INEXACT, beside the distances of those that it has."""
@@ -405,34 +405,31 @@ class Session:
 
     def _invariances(self) -> Iterator[Case]:
         assert self.solution is not None
-        rng = np.random.default_rng(len(self.name))
-        p, d = self.problem, self.problem.d
-        rows = np.roll(np.arange(p.n), 1)
-        shift, unit = rng.normal(size=d), np.exp2(rng.integers(1, 3, size=d))
-        moved: dict[str, tuple[Problem, Any, Any]] = {
-            "order of rows": (p.replace(X=p.X[rows], y=p.y[rows]), rows, slice(None)),
-            "origin of inputs": (
-                p.replace(X=p.X + shift, **_points(p, lambda a: a + shift)), slice(None), slice(None)
-            ),
-            "units of inputs": (
-                p.replace(X=p.X * unit, lengthscales=p.lengthscales * unit, **_points(p, lambda a: a * unit)),
-                slice(None), slice(None),
-            ),
-        }  # fmt: skip
-        if p.n_latents > 1:
-            order = np.roll(np.arange(p.n_classes), 1)  # class c of the changed problem was class order[c]
-            changed = {k: getattr(p, k)[order] for k in ("variance", "lengthscales", "noise", "jitter")}
-            changed |= {"Z": None if p.Z is None else p.Z[order]}
-            moved["order of classes"] = (
-                p.replace(y=np.argsort(order)[p.y], y_test=None, **changed),
-                slice(None),
-                order,
-            )
-        for what, (problem, by_row, by_class) in moved.items():
+        for what, problem, by_row, by_class in self.variants():
             row, result = self.asked(problem)
             if result is not None:
                 row = _unchanged(self.solution, result, by_row, by_class, self.precision)
             yield Case(self.method, self.name, row._replace(quantity=what, kind="invariance"), "itself")
+
+    def variants(self) -> Iterator[tuple[str, Problem, Any, Any]]:
+        """The problem in other words: what is changed, the changed problem, and the order of its rows and classes."""
+        if self.problem.n > 2 and self.name not in SMALL:
+            return
+        rng = np.random.default_rng(len(self.name))
+        p, d = self.problem, self.problem.d
+        rows, as_they_are = np.roll(np.arange(p.n), 1), slice(None)
+        shift, unit = rng.normal(size=d), np.exp2(rng.integers(1, 3, size=d))
+        yield "order of rows", p.replace(X=p.X[rows], y=p.y[rows]), rows, as_they_are
+        moved = p.replace(X=p.X + shift, **_points(p, lambda a: a + shift))
+        yield "origin of inputs", moved, as_they_are, as_they_are
+        scaled = p.replace(X=p.X * unit, lengthscales=p.lengthscales * unit, **_points(p, lambda a: a * unit))
+        yield "units of inputs", scaled, as_they_are, as_they_are
+        if p.n_latents > 1:
+            order = np.roll(np.arange(p.n_classes), 1)  # class c of the changed problem was class order[c]
+            changed = {k: getattr(p, k)[order] for k in ("variance", "lengthscales", "noise", "jitter")}
+            changed |= {"Z": None if p.Z is None else p.Z[order]}
+            renamed = p.replace(y=np.argsort(order)[p.y], y_test=None, **changed)
+            yield "order of classes", renamed, as_they_are, order
 
 
 # problems besides those of two data on which invariances are asked

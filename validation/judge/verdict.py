@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from validation.door.quoting import shown
 from validation.judge.compare import Row
 
 MOST = 5  # suspects that are listed
@@ -64,6 +67,7 @@ class Verdict(NamedTuple):
     not_judged   quantity or problem -> why nothing was said of it
     twins        method of another name than those of `fast` -> the one of `fast` that gives the same answers
     precision    "float64", or "float32" where the program's numbers are float32 ones: limits are wider then
+    unexpected   id of a check whose failure was expected -> what came instead
     """
 
     program: str
@@ -74,6 +78,7 @@ class Verdict(NamedTuple):
     not_judged: Mapping[str, str]
     twins: Mapping[str, Twin] = MappingProxyType({})
     precision: str = "float64"
+    unexpected: Mapping[str, str] = MappingProxyType({})
 
     @property
     def failed(self) -> tuple[Case, ...]:
@@ -95,7 +100,25 @@ class Verdict(NamedTuple):
         """DISAGREE, INEXACT (consistent, but far from the truth), UNDECIDED (nothing could be judged), or AGREE."""
         if self.failed:
             return "DISAGREE"
-        return "INEXACT" if self.inexact else "AGREE" if self.passed else "UNDECIDED"
+        return "INEXACT" if self.inexact else "AGREE" if self.passed or self._with("XFAIL") else "UNDECIDED"
+
+    def expecting(self, expected: Mapping[str, str]) -> Verdict:
+        """The verdict where failures of checks are expected: id -> reason. They are XFAIL, and passes are reported.
+
+        An id of `expected` that names no check of this run is reported too: it says nothing any more.
+        """
+        known = {case.name for case in self.cases}
+        cases = []
+        for case in self.cases:
+            if case.name in expected and case.row.verdict in ("FAIL", "INEXACT"):
+                why = f"expected: {expected[case.name]}; {case.row.why}"
+                case = case._replace(row=case.row._replace(verdict="XFAIL", why=why))
+            cases.append(case)
+        failed = {case.name for case in cases if case.row.verdict == "XFAIL"}
+        passed = {case.name for case in cases if case.row.verdict == "PASS"} - failed
+        told = {name: "passes, a failure was expected" for name in expected if name in passed}
+        told |= {name: "no check of this run has that id" for name in expected if name not in known}
+        return self._replace(cases=tuple(cases), unexpected=told)
 
     def __str__(self) -> str:
         return "\n".join(lines(self))
@@ -123,9 +146,12 @@ def lines(verdict: Verdict) -> list[str]:
     for what, why in verdict.not_judged.items():
         by_reason.setdefault(why, []).append(what)
     told += [f"not judged: {', '.join(what)}: {why}" for why, what in by_reason.items()]
+    told += [f"expected failure {name}: {what}" for name, what in verdict.unexpected.items()]
     if verdict.precision != "float64":
         told.append(f"numbers of this program are {verdict.precision} ones: limits are what {verdict.precision} leaves")
-    inexact = f"{len(verdict.inexact)} inexact, " if verdict.inexact else ""
+    excused = len(verdict._with("XFAIL"))
+    inexact = f"{excused} expected to fail, " if excused else ""
+    inexact += f"{len(verdict.inexact)} inexact, " if verdict.inexact else ""
     precision = "" if verdict.precision == "float64" else f" in {verdict.precision}"
     told.append(f"{verdict.verdict}{precision}: {len(verdict.passed)} passed, {len(verdict.failed)} failed, {inexact}"
                 f"{len(verdict.not_judged)} not judged ({verdict.program})")  # fmt: skip
@@ -149,10 +175,7 @@ def _first_wrong(verdict: Verdict) -> str:
 
 
 def as_mapping(verdict: Verdict) -> dict[str, Any]:
-    """The verdict as JSON holds it; numbers that are none are null."""
-
-    def number(value: float) -> float | None:
-        return float(value) if value == value and abs(value) != float("inf") else None
+    """The verdict as a mapping of text, numbers and lists."""
 
     return {
         "program": verdict.program,
@@ -161,8 +184,8 @@ def as_mapping(verdict: Verdict) -> dict[str, Any]:
         "twins": {method: twin._asdict() for method, twin in verdict.twins.items()},
         "cases": [
             {
-                "check": case.name, "verdict": case.row.verdict, "observed": number(case.row.observed),
-                "limit": number(case.row.limit), "against": case.against, "why": case.row.why, "worst": case.row.worst,
+                "check": case.name, "verdict": case.row.verdict, "observed": case.row.observed,
+                "limit": case.row.limit, "against": case.against, "why": case.row.why, "worst": case.row.worst,
             }
             for case in verdict.cases
         ],
@@ -170,4 +193,25 @@ def as_mapping(verdict: Verdict) -> dict[str, Any]:
         "seen": list(verdict.seen),
         "unseen": list(verdict.unseen),
         "not_judged": dict(verdict.not_judged),
+        "unexpected": dict(verdict.unexpected),
     }  # fmt: skip
+
+
+def read_expected(path: str | PathLike[str]) -> dict[str, str]:
+    """Expected failures of a file, id -> reason: a line each, "id: reason"; empty lines and those with # are none.
+
+    Raises
+    ------
+    ValueError    naming the line, if it has no reason or its id came before
+    """
+    results: dict[str, str] = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, reason = (part.strip() for part in line.partition(": "))
+        if not reason:
+            raise ValueError(f"{path}:{number}: found {shown(line)}, expected the id of a check, a colon, and a reason")
+        if name in results:
+            raise ValueError(f"{path}:{number}: found {shown(name)} again, expected each check once")
+        results[name] = reason
+    return results

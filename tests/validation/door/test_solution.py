@@ -273,3 +273,20 @@ def test_a_problem_is_no_solution_and_a_solution_no_problem(tmp_path, make_probl
 def test_settings_are_stored_as_json_that_other_programs_read(make_solution):
     stored = str(filled(make_solution).to_arrays()["settings"])
     assert json.loads(stored)["moves"] == ["scale", "shift"]
+
+
+def test_variances_in_place_of_covariances_get_a_hint(make_solution):
+    problem = make_solution().problem
+    for value in (np.ones(problem.n), np.ones((problem.n, problem.n_latents))):
+        with pytest.raises(ValueError, match=r"latent_cov: found shape .* v\[:, None, None\]"):
+            make_solution(latent_cov=value)
+
+
+def test_extension_fields_of_a_file_are_not_read(make_solution, tmp_path):
+    solution = make_solution()
+    arrays = solution.to_arrays() | {"x-mine": np.arange(3), "problem/x-mine": np.asarray("text")}
+    storage.save_npz(tmp_path / "a.npz", SCHEMA, arrays)
+    assert_same(Solution.load(tmp_path / "a.npz"), solution)
+    storage.save_npz(tmp_path / "b.npz", SCHEMA, arrays | {"mine": np.arange(3)})
+    with pytest.raises(FileFormatError, match="found unknown fields \\['mine'\\]"):
+        Solution.load(tmp_path / "b.npz")

@@ -47,7 +47,7 @@ def test_a_wrong_program_fails_by_readable_ids_and_is_told_why(tmp_path):
     assert done.returncode == 1
     assert "test_my_classifier[laplace-two-points-3-softmax-identity-latent_mean]" in done.stdout
     assert "worst at latent_mean[" in done.stdout
-    assert "suspect: in left the kernel lacks the factor 2" in done.stdout
+    assert "suspect: in yours the kernel lacks the factor 2" in done.stdout
 
 
 def test_ids_are_unique_and_say_method_problem_kind_and_quantity():

@@ -87,6 +87,7 @@ def suspects(
     *,
     limit: float = SAME,
     seconds: float = SECONDS,
+    sides: tuple[str, str] = ("left", "right"),
 ) -> Found:
     """Which well-known mistakes would make two solutions of one problem agree.
 
@@ -98,6 +99,7 @@ def suspects(
     quantities : iterable      names to be explained; None: all that differ by more than limit
     limit : float              relative difference within which two numbers agree, > 0
     seconds : float            for solving changed problems, >= 0; when they are used up, the rest is left out
+    sides : (str, str)         words for the two in sentences
 
     Raises
     ------
@@ -115,7 +117,7 @@ def suspects(
     began = time.perf_counter()
     own = [side.implementation in (*WITNESSES, "quadrature") for side in (left, right)]
     first = not (own[0] and not own[1])
-    suspected, other, words = (left, right, ("left", "right")) if first else (right, left, ("right", "left"))
+    suspected, other, words = (left, right, sides) if first else (right, left, sides[::-1])
     ask, left_out = _asker(suspected, other)
     if learned:
         ask, left_out = None, f"changed problems: both sides learned {', '.join(learned)}"
@@ -128,7 +130,7 @@ def suspects(
     search = _Search(suspected, trusted, limit, (words[0], model))
     failing = search.differing(quantities)
     if not failing:
-        return Found((), 0, left_out, model, same=model not in ("left", "right"))
+        return Found((), 0, left_out, model, same=model not in sides)
     for candidate in answers.candidates(suspected.problem, search.suspected, trusted):
         search.hold(candidate)
     search.rounded()
