@@ -207,13 +207,18 @@ def prior_condition(problem: Problem) -> float:
 def prior_matrix(problem: Problem, latent: int) -> NDArray[np.float64]:
     """(m, m) or (n, n) matrix of a latent that is factorised: K_ZZ with jitter, or K_XX with noise and jitter."""
     points = problem.X if problem.Z is None else problem.Z[latent]
-    scaled = points / problem.lengthscales[latent]
-    if problem.smoothness is None:
-        correlation = np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean"))
-    else:
-        correlation = _matern(cdist(scaled, scaled), float(problem.smoothness[latent]))
     diagonal = problem.jitter[latent] + (problem.noise[latent] if problem.Z is None else 0.0)
-    return np.asarray(problem.variance[latent] * correlation + diagonal * np.eye(len(points)))
+    return kernel(problem, latent, points, points) + diagonal * np.eye(len(points))
+
+
+def kernel(problem: Problem, latent: int, A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(a, b) covariances of a latent function between two sets of points, without noise and jitter."""
+    a, b = A / problem.lengthscales[latent], B / problem.lengthscales[latent]
+    if problem.smoothness is None:
+        correlation = np.exp(-0.5 * cdist(a, b, "sqeuclidean"))
+    else:
+        correlation = _matern(cdist(a, b), float(problem.smoothness[latent]))
+    return np.asarray(problem.variance[latent] * correlation)
 
 
 def _matern(distance: NDArray[np.float64], order: float) -> NDArray[np.float64]:

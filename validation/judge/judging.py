@@ -35,8 +35,8 @@ from validation.judge import distances
 from validation.judge.child import Child
 from validation.judge.compare import Row, compare, identity_limit
 from validation.judge.posing import Asked, all_features, features, name_of, posed, questions_as, questions_for, taken
-from validation.judge.suspects import answers, questions
-from validation.judge.suspects.search import QUANTITIES, Found, suspects
+from validation.judge.suspects import answers, questions, search
+from validation.judge.suspects.search import QUANTITIES, Found, Suspect
 from validation.judge.verdict import Case, Suspicion, Twin, Verdict
 from validation.truth import store
 
@@ -55,7 +55,11 @@ FLOAT32 = 1e-3
 SECONDS = 900.0  # for all questions of a run
 _POWER = 60.0  # seconds for problems that are changed to find out what a run could have seen
 
+_SUSPECTS = 30.0  # seconds for problems that are changed to find out what a program may have done
+
 _DIGITS = 5.0  # of the quadrature that is the truth of problems of two data
+
+_NEAR = 3.0  # times its limit: nearer failures have no suspects
 
 _TWINS = 2  # problems on which answers are held against every method of `fast`
 
@@ -114,7 +118,7 @@ class _Run:
     ) -> None:
         self._limit, self._power, self._seconds = limit, power, seconds
         self._listen = (lambda _: None) if listen is None else listen
-        self._began, self._power_left = time.perf_counter(), _POWER
+        self._began, self._power_left, self._suspects_left = time.perf_counter(), _POWER, _SUSPECTS
         self.cases: list[Case] = []
         self.left_out: dict[str, str] = {}
         self.twins: dict[str, Twin] = {}
@@ -183,7 +187,9 @@ class _Run:
             absent.append(session.absent())
             self.precisions.add(session.precision)
             if any(case.row.verdict in ("FAIL", "INEXACT") for case in mine):
-                self.results += [(name, told) for told in session.suspects(mine)]
+                began = time.perf_counter()
+                self.results += [(name, told) for told in session.suspects(mine, max(0.0, self._suspects_left))]
+                self._suspects_left -= time.perf_counter() - began
             elif self._power:
                 began = time.perf_counter()
                 self.all |= session.every()
@@ -229,16 +235,23 @@ def _no_identities(method: str, partly: dict[str, set[str]]) -> dict[str, str]:
 
 
 def _ranked(value: list[tuple[str, Found]]) -> tuple[Suspicion, ...]:
-    """Suspects by the problems that they explain, then by their place on each."""
+    """Suspects by the problems that they explain, then by their place on each.
+
+    One that explains a single problem has to leave a tenth of the difference at most.
+    """
     where: dict[str, dict[str, str]] = {}
     points: Counter[str] = Counter()
+    gains: set[str] = set()
     for name, told in value:
         for place, suspect in enumerate(told.ranked):
+            gains |= {suspect.name} if suspect.gains else set()
             if name not in where.setdefault(suspect.name, {}):
                 where[suspect.name][name] = suspect.text
                 points[suspect.name] += 1000 - place
     return tuple(
-        Suspicion(word, next(iter(where[word].values())), tuple(where[word])) for word, _ in points.most_common()
+        Suspicion(word, next(iter(where[word].values())), tuple(where[word]))
+        for word, _ in points.most_common()
+        if word in gains or len(where[word]) > 1
     )
 
 
@@ -300,15 +313,46 @@ class Session:
         # of all rows the "inducing" moments are those of the latent values, once more
         return {name for name in missing if self.problem.Z is not None or not name.startswith("inducing")}
 
-    def suspects(self, cases: Iterable[Case]) -> Iterator[Found]:
-        """Suspects of what failed, held against `fast` where that has the method."""
-        failed = {case.row.quantity for case in cases if case.row.verdict in ("FAIL", "INEXACT")}
-        failed = {"log_evidence" if name == "bound - log Z" else name for name in failed} & set(QUANTITIES)
+    def suspects(self, cases: Iterable[Case], seconds: float = search.SECONDS) -> Iterator[Found]:
+        """Suspects of what failed, held against `fast` where that has the method; seconds are for changed problems."""
+        rows = [case.row for case in cases if case.row.verdict in ("FAIL", "INEXACT")]
+        # what is just beyond a limit may have many reasons, and fits many suspects
+        rows = [row for row in rows if not row.observed <= _NEAR * row.limit]
+        failed = {"log_evidence" if row.quantity == "bound - log Z" else row.quantity for row in rows}
+        yield from self._own_suspects(failed)
+        failed &= set(QUANTITIES)
         if self.solution is not None and failed:
             mine = replace(self.solution, method=self.known) if self.known else self.solution
             for other in self.opponents()[:1]:
                 sides = ("yours", "fast" if other.implementation == "fast" else "the truth")
-                yield suspects(mine, other, failed, limit=self.limit, sides=sides)
+                given = min(seconds, search.SECONDS)
+                yield search.suspects(mine, other, failed, limit=self.limit, seconds=given, sides=sides)
+
+    def _own_suspects(self, failed: set[str]) -> Iterator[Found]:
+        """Draws that differ from one call to the next, and derivatives that are some multiple of the right ones."""
+        if self.solution is None or not failed:
+            return
+        _, again = self.asked(self.problem)
+        if again is not None:
+            pairs = {name: (getattr(self.solution, name), getattr(again, name)) for name in failed & set(QUANTITIES)}
+            apart = {name: distances.relative_difference(a, b) for name, (a, b) in pairs.items() if b is not None}
+            noisy = tuple(name for name, it in apart.items() if it > self.limit)
+            if noisy:
+                text = "yours differs from one call to the next: noise of Monte Carlo, or a start of its own each time"
+                found = Suspect("Monte Carlo noise", text, noisy, max(apart.values()), 0.0)
+                yield Found((found,), 1, "", "itself")
+        for other in self.opponents()[:1]:
+            for name, theirs in (other.gradients or {}).items():
+                if f"gradients/{name}" not in failed:
+                    continue
+                mine = (self.solution.gradients or {})[name]
+                before = distances.relative_difference(mine, theirs)
+                for told, value in answers.gradients(self.problem, name, theirs):
+                    after = distances.relative_difference(mine, value)
+                    if after <= max(self.limit, 1e-2 * before):
+                        text = f"the gradient by {name} of yours {told}"
+                        found = Suspect("gradient", text, (f"gradients/{name}",), before, after)
+                        yield Found((found,), 1, "", "fast")
 
     def every(self) -> set[str]:
         """Every well-known mistake in every quantity that someone else states on this problem, given or not."""
@@ -316,7 +360,8 @@ class Session:
         arrays = {name: np.asarray(value, dtype=float) for name, value in stated.items()}
         results = {f"{name} 5 % off" for name in arrays.keys() & {*answers.MEANS, *answers.COVARIANCES}}
         results |= {candidate.name for candidate in answers.candidates(self.problem, arrays, arrays)}
-        return results | {change.name for change in questions.changes(self.problem, self.known or self.method)}
+        changes = questions.changes(self.problem, self.known) if self.known else ()
+        return results | {change.name for change in changes}
 
     def power(self, known: set[str], seconds: float) -> set[str]:
         """Suspects by which a verdict would have turned red had this answer made that mistake, but for those known."""
@@ -346,7 +391,7 @@ class Session:
             if change.name in known | results:
                 continue
             try:
-                solution = solve("fast", change.method or self.known, change.problem)
+                solution = solve("fast", change.method or self.known, change.problem, **change.options)
             except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
                 continue
             values = {name: getattr(solution, name) for name in given}

@@ -47,11 +47,23 @@ class Candidate(NamedTuple):
     rank: int = EXACT
 
 
+def gradients(problem: Problem, name: str, trusted: NDArray[np.float64]) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Derivatives by a field of a problem as programs get them wrong, each with what it is."""
+    yield "has the wrong sign", -trusted
+    yield "is twice what it should be", 2.0 * trusted
+    yield "is half of what it should be", 0.5 * trusted
+    if name != "Z":
+        parameter = getattr(problem, name)
+        yield "is the derivative by the logarithm", trusted * parameter
+        yield "is the derivative by the root, a standard deviation", 2.0 * trusted * np.sqrt(parameter)
+
+
 def candidates(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator[Candidate]:
     """Every transformation that applies to what both sides have."""
     yield from _constants(problem, suspected, trusted)
     yield from _labels(problem, suspected, trusted)
     yield from _variances(problem, trusted)
+    yield from _conditional(problem, trusted)
     yield from _probabilities(problem, trusted)
     yield from _layout(trusted)
     yield from _rows(problem, suspected, trusted)
@@ -78,7 +90,7 @@ def _constants(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator
     ):
         yield Candidate(word, f"log_evidence of suspected {told}", {name: value})
     gap = float(suspected[name]) - z
-    for word, constant in constants(problem).items():
+    for word, constant in (constants(problem) | posterior_terms(problem, trusted)).items():
         for sign in (1.0, -1.0):
             # of equal evidences none is further off: then every constant is tried
             if constant and (abs(gap - sign * constant) < abs(gap) or not gap):
@@ -122,6 +134,33 @@ def constants(problem: Problem) -> dict[str, float]:
         if not any(abs(value - other) <= 1e-9 * abs(value) for other in kept.values()):
             kept[word] = float(value)
     return kept
+
+
+def posterior_terms(problem: Problem, trusted: Arrays) -> dict[str, float]:
+    """Terms of a log evidence, or of a bound, that the posterior decides, in nats; none without its full moments."""
+    from validation.judge.compare import prior_matrix
+
+    mean, cov = trusted.get("inducing_mean"), trusted.get("inducing_cov")
+    if mean is None or cov is None:
+        return {}
+    log_det = trace = square = 0.0
+    for latent in range(problem.n_latents):
+        K = prior_matrix(problem, latent)
+        try:
+            log_det += float(np.linalg.slogdet(K)[1] - np.linalg.slogdet(cov[latent])[1])
+            trace += float(np.trace(np.linalg.solve(K, cov[latent])))
+            square += float(mean[latent] @ np.linalg.solve(K, mean[latent]))
+        except np.linalg.LinAlgError:
+            return {}
+    kl = 0.5 * (trace + square - mean.size + log_det)
+    return {
+        "1/2 log det (K V^-1), V the posterior covariance": 0.5 * log_det,
+        "1/4 log det (K V^-1), V the posterior covariance": 0.25 * log_det,
+        "1/2 m'K^-1 m, m the posterior mean": 0.5 * square,
+        "1/2 tr K^-1 V, V the posterior covariance": 0.5 * trace,
+        "KL(posterior, prior)": kl,
+        "2 KL(posterior, prior): its sign is wrong": 2.0 * kl,
+    }
 
 
 def _log_dets(problem: Problem) -> tuple[float, float]:
@@ -256,6 +295,35 @@ def _variances(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
     yield from each("only variances", told, _only_variances, {k: v for k, v in cov.items() if v.shape[-1] > 1})
 
 
+def _conditional(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
+    """Variances without the conditional one given the process at its points, or with nothing else."""
+    from validation.judge.compare import kernel, prior_matrix
+
+    points = {"test_latent_cov": problem.X_test}
+    if problem.Z is not None:
+        points["latent_cov"] = problem.X
+    without, alone = {}, {}
+    for name, X in points.items():
+        if name not in trusted or X is None or not len(X):
+            continue
+        var = np.empty((len(X), problem.n_latents))
+        for latent in range(problem.n_latents):
+            at = problem.X if problem.Z is None else problem.Z[latent]
+            cross = kernel(problem, latent, at, X)
+            try:
+                explained = (cross * np.linalg.solve(prior_matrix(problem, latent), cross)).sum(axis=0)
+            except np.linalg.LinAlgError:
+                return
+            var[:, latent] = problem.variance[latent] + problem.noise[latent] - explained
+        diagonal = var[:, :, None] * np.eye(problem.n_latents)
+        without[name], alone[name] = trusted[name] - diagonal, diagonal
+    if without:
+        told = "latent variances of suspected lack the conditional variance k(x, x) - k(x, Z) K^-1 k(Z, x)"
+        yield Candidate("conditional variance left out", told, without)
+        told = "latent variances of suspected are those given the latent values themselves: K is inverted for K + W^-1"
+        yield Candidate("conditional variance alone", told, alone)
+
+
 def _gram(factor: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.swapaxes(factor, -1, -2) @ factor
 
@@ -280,6 +348,13 @@ def _probabilities(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
     squared = p**2 / (p**2).sum(axis=1, keepdims=True)
     told = "probabilities of suspected are squared and normalised again: the link was applied twice as log-odds"
     yield Candidate("probabilities sharpened", told, {"probabilities": squared})
+    for least in (1e-2, 1e-3, 1e-4):
+        if p.min() < least:
+            clipped = np.clip(p, least, 1.0 - least)
+            told = f"probabilities of suspected are clipped at {least:g}"
+            yield Candidate("clipped", told, {"probabilities": clipped})
+            clipped = clipped / clipped.sum(axis=1, keepdims=True)
+            yield Candidate("clipped", f"{told} and normalised again", {"probabilities": clipped})
     variants = {
         "sd in the integral": (np.sqrt(var), "take the standard deviation for the variance of the latent"),
         "noise left out of the integral": (var - problem.noise, "leave the noise out of the latent variance"),
@@ -319,6 +394,8 @@ def _links(
             yield "another link", "integrate the logistic link over trusted's latents", _logistic(mean, var)
             mackay = expit(m / np.sqrt(1.0 + np.pi * v / 8.0))
             yield "another link", "are MacKay's approximation of the integral of the logistic link", _two(mackay)
+            steep = ndtr(m / (1.0 + v))
+            yield "root left out of the integral", "divide by 1 + variance where its root is meant", _two(steep)
             wide = ndtr(m / (1.0 + np.sqrt(v)))
             yield "sd in the integral", "divide by 1 + sd where sqrt(1 + variance) is meant", _two(wide)
             if (v > 0.0).all():
@@ -449,6 +526,10 @@ def _coordinates(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
         if problem.Z is not None and cov is not None:
             one_side = np.linalg.solve(factor, cov)
             values["inducing_cov"] = np.linalg.solve(factor, np.swapaxes(one_side, -1, -2))
+        elif "inducing_cov" in trusted and "latent_cov" in trusted:  # of all rows the whole covariance matrix
+            one_side = np.linalg.solve(factor, trusted["inducing_cov"])
+            whole = np.linalg.solve(factor, np.swapaxes(one_side, -1, -2))
+            values["latent_cov"] = np.einsum("lnn->nl", whole)[:, :, None] * np.eye(problem.n_latents)
         yield Candidate(word, f"{at} values of suspected {told}", values)
 
 
@@ -467,7 +548,8 @@ def _fitted(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator[Ca
             continue
         a, b = suspected[name], trusted[name]
         live = np.abs(b) > 1e-6 * np.abs(b).max(initial=0.0)
-        if a.shape != b.shape or live.sum() < _LEAST:
+        # two data have one degree of freedom or two: a constant could be fitted to anything
+        if a.shape != b.shape or live.sum() < _LEAST or problem.n < _LEAST:
             continue
         ratio = float(np.median(a[live] / b[live]))
         if abs(ratio - 1.0) > 1e-9 and ratio != 0.0:

@@ -5,12 +5,18 @@ Each is a changed problem, which is solved with the method of the side that is h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from validation.door import catalogue
+from validation.door.options import options_of
 from validation.door.problem import Problem
+
+_BATCHES = (10, 16, 20, 32, 50, 64, 100, 128)  # rows at once, of which the last ones get lost
+_STEPS = (1, 2, 3, 5, 10, 20, 50)
 
 
 class Change(NamedTuple):
@@ -20,12 +26,14 @@ class Change(NamedTuple):
     text      the sentence
     problem   the changed problem
     method    another method id, where the method itself does not take the changed likelihood; None: the same
+    options   of `solve`
     """
 
     name: str
     text: str
     problem: Problem
     method: str | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 # who takes the other link of a binary method: the variational optimum over Gaussians is one for svi and svgpc
@@ -56,8 +64,11 @@ def changes(problem: Problem, method: str) -> Iterator[Change]:
         *_variance(problem),
         *_model(problem),
         *_link(problem, method),
+        *_part(problem),
+        *_steps(problem, method),
+        *_other_methods(problem, method),
     ):
-        if change.problem.differences(problem):
+        if change.problem.differences(problem) or change.options or change.method not in (None, method):
             yield change
 
 
@@ -110,6 +121,8 @@ def _lengthscales(p: Problem) -> Iterator[Change]:
          np.broadcast_to(scales[:, :1], scales.shape)),
         ("one lengthscale", "one lengthscale, their mean, is used for all inputs",
          np.broadcast_to(scales.mean(axis=1, keepdims=True), scales.shape)),
+        ("one lengthscale", "one lengthscale, the last, is used for all inputs",
+         np.broadcast_to(scales[:, -1:], scales.shape)),
         ("lengthscales reversed", "lengthscales are in the reverse order of the inputs", scales[:, ::-1]),
     ):  # fmt: skip
         yield Change(name, text, _with(p, lengthscales=changed))
@@ -179,3 +192,29 @@ def _link(p: Problem, method: str) -> Iterator[Change]:
         if likelihood != p.likelihood:
             yield Change("another link", f"the likelihood is {likelihood} and not {p.likelihood}",
                          _with(p, likelihood=likelihood), other)  # fmt: skip
+
+
+def _part(p: Problem) -> Iterator[Change]:
+    """The last rows, which fill no batch, are left out; at most half of all."""
+    for size in _BATCHES:
+        kept = p.n - p.n % size
+        if p.n / 2 <= kept < p.n and len(set(p.y[:kept].tolist())) > 1:
+            yield Change("last rows lost", f"the last {p.n - kept} rows are left out: they fill no batch of {size}",
+                         _with(p, X=p.X[:kept], y=p.y[:kept]))  # fmt: skip
+    yield Change("last rows lost", "the last row is left out", _with(p, X=p.X[:-1], y=p.y[:-1]))
+
+
+def _steps(p: Problem, method: str) -> Iterator[Change]:
+    """The run of `fast` on its way: programs with the same steps that stop too early were there."""
+    if "max_iterations" in options_of("fast", method):
+        for count in _STEPS:
+            yield Change("stopped early", f"the iteration stops after {count}, before it has converged", p,
+                         options={"max_iterations": count})  # fmt: skip
+
+
+def _other_methods(p: Problem, method: str) -> Iterator[Change]:
+    for entry in catalogue.METHODS:
+        points = catalogue.ALL_ROWS if p.Z is None else catalogue.INDUCING
+        takes = p.likelihood in entry.likelihoods and entry.points in (points, catalogue.EITHER)
+        if entry.method != method and takes and (p.epsilon or not entry.errors):
+            yield Change("another method", f"the method is {entry.method} and not {method}", p, entry.method)

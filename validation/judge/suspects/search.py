@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +54,11 @@ class Suspect(NamedTuple):
     explains: tuple[str, ...]
     before: float
     after: float
+
+    @property
+    def gains(self) -> bool:
+        """Whether what is left is a tenth of the difference at most."""
+        return 10.0 * self.after <= self.before
 
     @property
     def sentence(self) -> str:
@@ -123,7 +128,7 @@ def suspects(
         ask, left_out = None, f"changed problems: both sides learned {', '.join(learned)}"
     trusted, model = _arrays(other), words[1]
     if premises.claims_truth(other):
-        answer = None if ask is None else ask(suspected.problem, suspected.method)
+        answer = None if ask is None else ask(suspected.problem, suspected.method, {})
         if answer is not None:
             trusted = _arrays(answer)
             model = f"fast {suspected.method}"
@@ -139,7 +144,7 @@ def suspects(
     return Found(search.ranked(), search.tried, left_out, model)
 
 
-Ask = Callable[[Any, str], Solution | None]
+Ask = Callable[[Any, str, Mapping[str, Any]], Solution | None]
 
 
 def _asker(suspected: Solution, other: Solution) -> tuple[Ask | None, str]:
@@ -148,13 +153,13 @@ def _asker(suspected: Solution, other: Solution) -> tuple[Ask | None, str]:
         return None, f"changed problems: {suspected.method!r} is no method of fast"
     stated = {**premises.comparable_settings(suspected), **premises.comparable_settings(other)}
 
-    def ask(problem: Any, method: str) -> Solution | None:
+    def ask(problem: Any, method: str, options: Mapping[str, Any]) -> Solution | None:
         known = options_of("fast", method)
         given = {name: value for name, value in stated.items() if name in known and value != known[name].default}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a problem that nobody posed
-                solution = solve("fast", method, problem, **{k: v for k, v in given.items() if k != "learn"})
+                solution = solve("fast", method, problem, **{k: v for k, v in given.items() if k != "learn"} | options)
         except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError, ImplementationError):
             return None  # no answer to the changed question: nobody gave it
         return solution
@@ -166,7 +171,7 @@ def _changed(search: _Search, suspected: Solution, ask: Ask, began: float, secon
     """Solve every changed problem that time allows; what was left out."""
     problem = suspected.problem
     if problem.noise.any():
-        answer = ask(problem.replace(X_test=problem.X, y_test=None), suspected.method)
+        answer = ask(problem.replace(X_test=problem.X, y_test=None), suspected.method, {})
         if answer is not None and answer.test_latent_mean is not None and answer.test_latent_cov is not None:
             cov = answer.test_latent_cov - np.eye(problem.n_latents) * problem.noise
             told = "latent values of suspected are those of f at the data, trusted's those of f + noise"
@@ -179,7 +184,7 @@ def _changed(search: _Search, suspected: Solution, ask: Ask, began: float, secon
         if time.perf_counter() - began > seconds:
             skipped.append(change.name)
             continue
-        answer = ask(change.problem, change.method or suspected.method)
+        answer = ask(change.problem, change.method or suspected.method, change.options)
         if answer is not None:
             told = f"in suspected {change.text}"
             search.hold(Candidate(change.name, told, _arrays(answer)), whole=True)

@@ -131,10 +131,10 @@ SEEDS = {
     "sd": ({"own_var": lambda v, n: np.sqrt(v)}, BOTH, ("sd for variance",)),
     "n - 1": ({"own_var": lambda v, n: v * n / (n - 1.0)}, BOTH, ("constant ratio",)),
     "precision": ({"own_var": lambda v, n: 1.0 / v}, BOTH, ("precision for covariance",)),
+    "two steps of Newton": ({"steps": lambda count: 2}, BOTH, ("stopped early",)),
 }  # fmt: skip
 # mistakes that are none of the usual ones: whoever is named for them misleads
 UNUSUAL = {
-    "two steps of Newton": {"steps": lambda count: 2},
     "root of the curvature": {"curvature": np.sqrt},
     "exponential kernel, halved": {"distance": lambda r2: 0.7 * r2**0.6},
     "evidence from a tangent": {"evidence": lambda z, n, K: z + 0.37},

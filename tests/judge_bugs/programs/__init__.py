@@ -1,0 +1,1 @@
+"""Programs written from papers for the judge to judge: none imports a witness."""
