@@ -15,7 +15,7 @@ THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help verify verify-full self-test fuzz mutate mutate-change test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
+.PHONY: help verify verify-full self-test fuzz mutate judge-bugs mutate-change test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
 	bench audit executed dist lock clean
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make executed   record who executes each equation in a quick verify; then the page of the ledger"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make mutate     random mistakes in the witnesses: what the checks see, what the tests see; N=200 SEED=..."
+	@echo "make judge-bugs mistakes planted into programs: what triad judge sees, and whom it suspects; writes docs/judge-bugs.md"
 	@echo "make mutate-change the same on the lines that differ from a commit; BASE=HEAD~1"
 	@echo "make lint       ruff, mypy, import contracts"
 	@echo "make docs       the documentation, warnings as errors"
@@ -120,6 +121,10 @@ $(VENV)/mutation.stamp: $(VENV)/dev.stamp pyproject.toml
 BASE ?= HEAD~1
 mutate: $(VENV)/mutation.stamp
 	$(THREADS) $(BIN)/python tests/mutation/run.py --n $(N) --seed $(or $(SEED),0)
+
+# Mistakes planted into programs that are no witness: half an hour, and docs/judge-bugs.md.
+judge-bugs: $(VENV)/dev.stamp
+	PYTHONPATH=. $(THREADS) $(BIN)/python -m tests.judge_bugs.measure
 
 # A handful of them on the lines that differ from a commit, as hints for its author.
 mutate-change: $(VENV)/mutation.stamp

@@ -384,7 +384,7 @@ class Session:
         return results | self._power_of_changes(mine, given, known | results, seconds) if self.known else results
 
     def _power_of_changes(self, mine: Solution, given: dict[str, Any], known: set[str], seconds: float) -> set[str]:
-        began, results = time.perf_counter(), set()
+        began, results = time.perf_counter(), set[str]()
         for change in questions.changes(self.problem, self.known):
             if time.perf_counter() - began > seconds:
                 break

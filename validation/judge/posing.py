@@ -91,8 +91,8 @@ def _rare(name: str) -> bool:
         p = posed(name)  # see tests/validation/judge/test_posing.py
         drawn = p.likelihood != "softmax" and p.epsilon / p.n_classes < RARE  # Laplace's method has none so rare
         return name in built_in.judged() and "plain" in name and drawn
-    p = store.load(name).solution.probabilities
-    return bool(p is not None and p.size and p.min() < RARE)
+    stored = store.load(name).solution.probabilities
+    return bool(stored is not None and stored.size and stored.min() < RARE)
 
 
 def all_features(method: str) -> frozenset[str]:

@@ -159,7 +159,9 @@ def _asker(suspected: Solution, other: Solution) -> tuple[Ask | None, str]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a problem that nobody posed
-                solution = solve("fast", method, problem, **{k: v for k, v in given.items() if k != "learn"} | options)
+                solution = solve(
+                    "fast", method, problem, **({k: v for k, v in given.items() if k != "learn"} | dict(options))
+                )
         except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError, ImplementationError):
             return None  # no answer to the changed question: nobody gave it
         return solution
