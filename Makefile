@@ -124,7 +124,7 @@ mutate: $(VENV)/mutation.stamp
 
 # Mistakes planted into programs that are no witness: half an hour, and docs/judge-bugs.md.
 judge-bugs: $(VENV)/dev.stamp
-	PYTHONPATH=. $(THREADS) $(BIN)/python -m tests.judge_bugs.measure
+	PYTHONPATH=tests $(THREADS) $(BIN)/python -m judge_bugs.measure
 
 # A handful of them on the lines that differ from a commit, as hints for its author.
 mutate-change: $(VENV)/mutation.stamp

@@ -1,8 +1,8 @@
 """Plant every mistake of bugs.toml into its program and ask the judge: flagged, and whom it suspects first.
 
-    python -m tests.judge_bugs.measure                                     # everything: writes docs/judge-bugs.md
-    python -m tests.judge_bugs.measure --only ep --only svgp --save a.json # some of it, to be joined
-    python -m tests.judge_bugs.measure --join a.json b.json
+    PYTHONPATH=tests python -m judge_bugs.measure                                     # everything: writes docs/judge-bugs.md
+    PYTHONPATH=tests python -m judge_bugs.measure --only ep --only svgp --save a.json # some of it, to be joined
+    PYTHONPATH=tests python -m judge_bugs.measure --join a.json b.json
 
 A tool of the developers; `make judge-bugs` runs it.
 """

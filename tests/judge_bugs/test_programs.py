@@ -4,13 +4,13 @@ import importlib
 
 import pytest
 
-from tests.judge_bugs.measure import BUGS, PROGRAMS, planted
+from judge_bugs.measure import BUGS, PROGRAMS, planted
 from validation.judge.judging import judge
 
 
 @pytest.mark.parametrize(("program", "method"), PROGRAMS.items())
 def test_a_right_program_agrees_on_all_that_it_is_asked(program, method):
-    answer = importlib.import_module(f"tests.judge_bugs.programs.{program}").answer
+    answer = importlib.import_module(f"judge_bugs.programs.{program}").answer
     verdict = judge(answer, method, power=False)
     assert verdict.verdict == "AGREE", [(case.name, case.row.observed) for case in verdict.failed]
     assert not any(problem.startswith(method + " on") for problem in verdict.not_judged)

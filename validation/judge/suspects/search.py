@@ -156,12 +156,11 @@ def _asker(suspected: Solution, other: Solution) -> tuple[Ask | None, str]:
     def ask(problem: Any, method: str, options: Mapping[str, Any]) -> Solution | None:
         known = options_of("fast", method)
         given = {name: value for name, value in stated.items() if name in known and value != known[name].default}
+        given = {name: value for name, value in given.items() if name != "learn"} | dict(options)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a problem that nobody posed
-                solution = solve(
-                    "fast", method, problem, **({k: v for k, v in given.items() if k != "learn"} | dict(options))
-                )
+                solution = solve("fast", method, problem, **given)
         except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError, ImplementationError):
             return None  # no answer to the changed question: nobody gave it
         return solution
