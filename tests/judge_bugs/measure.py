@@ -1,10 +1,10 @@
 """Plant every mistake of bugs.toml into its program and ask the judge: flagged, and whom it suspects first.
 
-    PYTHONPATH=tests python -m judge_bugs.measure                                     # everything: writes docs/judge-bugs.md
-    PYTHONPATH=tests python -m judge_bugs.measure --only ep --only svgp --save a.json # some of it, to be joined
+    PYTHONPATH=tests python -m judge_bugs.measure
+    PYTHONPATH=tests python -m judge_bugs.measure --only ep --only svgp --save a.json
     PYTHONPATH=tests python -m judge_bugs.measure --join a.json b.json
 
-A tool of the developers; `make judge-bugs` runs it.
+The first writes docs/judge-bugs.md, as does the last of what others saved. `make judge-bugs` runs it.
 """
 
 from __future__ import annotations

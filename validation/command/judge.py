@@ -70,7 +70,7 @@ def judge(
     if as_html is not None:
         storage.check_writable(as_html)
     excused = {} if expected is None else read_expected(expected)
-    asked = {"problems": problem or None, "largest": largest}
+    asked: dict[str, Any] = {"problems": problem or None, "largest": largest}
     words = {"likelihoods": likelihood, "kernels": kernel, "points": points}
     target = _program(program, method, export or answers, words)
     if export is not None:

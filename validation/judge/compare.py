@@ -127,7 +127,8 @@ def _worst(quantity: str, left: Solution, right: Solution, sides: tuple[str, str
         values = [(getattr(side, group) or {}).get(field) for side in (left, right)]
     else:
         values = [getattr(side, name) for side in (left, right)]
-    return "" if any(value is None for value in values) else worst_entry(name, *values, sides=sides)
+    a, b = values
+    return "" if a is None or b is None else worst_entry(name, a, b, sides)
 
 
 def _judged(
