@@ -28,8 +28,8 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.options import check_parameters
 from fast.core.threads import blas_threads, length
 from fast.core.types import FloatArray, IntArray
+from fast.estimators._data import labels, of_X, of_y
 from fast.estimators._hyper import Fitted, HyperLearning, Predicted, Start
-from fast.kernel.defaults import default_lengthscales
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
 _MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
@@ -45,7 +45,7 @@ _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 def _distinct(classes: Any) -> np.ndarray[Any, Any]:
     """The different labels of a list, ascending."""
     try:
-        listed = np.asarray(classes)
+        listed = np.asarray(labels("classes", classes))
         if listed.ndim == 1:
             return np.unique(listed)
     except (ValueError, TypeError, RecursionError):  # lists in lists, labels that have no order
@@ -53,8 +53,13 @@ def _distinct(classes: Any) -> np.ndarray[Any, Any]:
     raise ValueError(f"classes: found {shown(classes)}, expected a list of labels that can be sorted")
 
 
-def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, with the threads of linear algebra that suit the sizes; training keeps their number."""
+def _entry(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, with what it needs around it wherever it is called.
+
+    Linear algebra has the threads that suit the sizes; training keeps their number. Floating-point errors are handled
+    as NumPy does by default, whatever the caller has set: exp(-1000) is 0 here, and no error. A lack of memory is told
+    with its remedy.
+    """
 
     @wraps(method)
     def suited(self: GPClassifier, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -62,8 +67,11 @@ def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
             raise TypeError(
                 f"sample_weight: found it in {type(self).__name__}.{method.__name__}, expected None: rows weigh alike"
             )
-        with blas_threads(*self._sizes(X)) as threads:
-            result = method(self, X, *args, **kwargs)
+        with blas_threads(*self._sizes(X)) as threads, np.errstate(all="warn", under="ignore"):
+            try:
+                result = method(self, X, *args, **kwargs)
+            except MemoryError as error:
+                raise MemoryError(f"{method.__name__.strip('_')}: {error}; {self._remedy()}") from error
         if result is self:
             self.blas_threads_ = threads
         return result
@@ -98,7 +106,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = self._multi_class
         return tags
 
-    @_suited_threads
+    @_entry
     def fit(self, X: Any, y: Any, *, callback: Callable[[Any], None] | None = None) -> Any:
         """Train on inputs X (n, d) and labels y (n,), of any type that scikit-learn takes as classes.
 
@@ -135,10 +143,15 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         most_probable = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[most_probable]
 
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Logarithms of class probabilities (t, C) at X (t, d), columns in the order of `classes_`."""
+        # the smallest float stands for what underflows: order is kept, and nothing is infinite
+        result: FloatArray = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return result
+
     def decision_function(self, X: Any) -> FloatArray:
         """Log odds of `classes_[1]` (t,) at X (t, d); with C > 2 classes the log probabilities (t, C)."""
-        # the smallest float stands for what underflows: order is kept, and nothing is infinite
-        log_probabilities = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        log_probabilities = self.predict_log_proba(X)
         if len(self.classes_) == 2:
             return log_probabilities[:, 1] - log_probabilities[:, 0]
         return log_probabilities
@@ -170,7 +183,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"lengthscales: found {shown(self.lengthscales)}, expected 'median', a number or ({d},)"
                 )
-            return default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
+            return self._typical(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
         given = inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
@@ -240,15 +253,30 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
 
     def _checked_data(self, X: Any, y: Any) -> tuple[Any, IntArray]:
         """Inputs as float64 or float32, finite; labels as codes 0 .. C - 1. Sets classes_ and n_features_in_."""
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        X, y = self._validated(X, y)
+        with of_y():
+            kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary" and not self._multi_class:
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y: found one class, {self.classes_[0]}, expected at least two classes")
         return X, codes.astype(np.int64)
+
+    def _validated(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Any]:
+        """Rows and labels by scikit-learn's checks, errors of either named."""
+        y = labels("y", y)
+        with of_X(X):
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=reset)
+        with of_y():
+            check_classification_targets(y)
+        return X, y
+
+    def _remedy(self) -> str:
+        """What to do where there is not enough memory."""
+        if getattr(self, "n_inducing", None) is None:
+            return "use n_inducing and training='minibatch' of a sparse classifier, such as EPClassifier"
+        return "set a smaller n_inducing, training='minibatch' or a smaller batch_size"
 
     def _given_points(self) -> FloatArray:
         return np.array(inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
@@ -275,8 +303,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     def _checked_batch(self, X: Any, y: Any, classes: Any, *, first: bool) -> tuple[Any, IntArray]:
         """A batch for `partial_fit`: its labels as codes of the classes that the first call named."""
         self._check_parameters()
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
-        check_classification_targets(y)
+        X, y = self._validated(X, y, reset=first)
         if first:
             known = _distinct(classes)
             if len(known) < 2:
@@ -355,10 +382,11 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
                 "integer from 0 to 2**32 - 1"
             ) from error
 
-    @_suited_threads
+    @_entry
     def _predicted(self, X: Any) -> Predicted:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        with of_X(X):
+            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return self._predict(self._columns.of(X))
 
     def _say(self, text: str) -> None:

@@ -30,6 +30,7 @@ from fast.core.hyperprior import Hyperprior, half_t_scale, weak
 from fast.core.learned import field_of
 from fast.core.linalg import spectrum
 from fast.core.types import FloatArray, IntArray
+from fast.estimators._data import check_spread
 from fast.kernel.defaults import default_lengthscales
 
 _LANCZOS = 3  # products with H: eigenvalues of I + s^2 H are within some 1 to 10, and log is smooth there
@@ -204,13 +205,18 @@ class HyperLearning:
         if self.prior == "weak":
             typical = lengthscales
             if not isinstance(self.lengthscales, str):  # a start says nothing of what is typical of the data
-                typical = default_lengthscales(X, np.random.default_rng(0))
+                typical = self._typical(X, np.random.default_rng(0))
             return weak(typical, self._link)
         density = ("half-student-t", _DF, half_t_scale())
         units = lengthscales if _UNITS[self.prior] else 1.0
         return Hyperprior(
             {"variance": density, "lengthscales": (*density[:2], density[2] * units), "noise": density}
         ).checked(X.shape[1])
+
+    def _typical(self, X: Any, rng: np.random.Generator) -> FloatArray:
+        """Lengthscales by the distances of rows of X, in the columns that training sees."""
+        columns = self._columns.first if self._columns.first.size else np.zeros(1, dtype=np.int64)
+        return check_spread(default_lengthscales(X, rng), columns)
 
     def _log_prior(self, fitted: Fitted) -> float:
         """Log density of what was learned; 0 without one."""

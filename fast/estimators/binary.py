@@ -13,7 +13,7 @@ from fast.core import inputs
 from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import _FEW, GPClassifier, _suited_threads
+from fast.estimators._base import _FEW, GPClassifier, _entry
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.one_latent.online import Known, Online, OnlineOptions, OnlinePosterior
@@ -186,7 +186,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
             raise ValueError(f"learning_rate: training diverged ({posterior.reason}), expected a smaller value")
         return self._fitted(posterior, self._stochastic.bound(posterior, X, codes), posterior.reason)
 
-    @_suited_threads
+    @_entry
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
         """One natural-gradient step on a batch X (b, d), y (b,), and one of Adam if parameters are learned.
 

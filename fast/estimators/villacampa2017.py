@@ -13,7 +13,7 @@ from fast.core import inputs
 from fast.core.declare import Options
 from fast.core.hyper import class_hyper
 from fast.core.types import IntArray
-from fast.estimators._base import _FEW, _suited_threads
+from fast.estimators._base import _FEW, _entry
 from fast.estimators._classes import (
     ENDING,
     LABEL_ERRORS,
@@ -94,7 +94,7 @@ class SEPClassifier(SteppingClassifier):
         self._fit_counts = np.bincount(codes, minlength=len(self.classes_))
         return super()._train(X, codes, start, rng, callback)
 
-    @_suited_threads
+    @_entry
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
         """One step on a batch X (b, d), y (b,): its factors, and one step of Adam if parameters are learned.
 
