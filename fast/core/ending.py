@@ -51,6 +51,13 @@ class Ending:
             return f"max_time of {self.seconds:g} s spent"
         return ""
 
+    def left(self) -> float:
+        """Seconds that the run may still take; infinite where nobody set a limit."""
+        outer = math.inf if self.outer is None else self.outer.left()
+        if self.seconds is None:
+            return outer
+        return min(outer, self.started + self.seconds - time.perf_counter())
+
     def hear(self, what: str, value: float) -> None:
         """Print how far the run is, at times that grow apart."""
         spent = time.perf_counter() - self.started
@@ -105,6 +112,12 @@ def ended() -> str:
     """Why the run that this is part of has to end now; "" if it has not."""
     here = _present.get()
     return "" if here is None else here.why()
+
+
+def time_left() -> float:
+    """Seconds that the run that this is part of may still take; infinite where nobody set a limit."""
+    here = _present.get()
+    return math.inf if here is None else here.left()
 
 
 def enough(values: Sequence[float], span: int = _SPAN) -> bool:

@@ -28,6 +28,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.options import check_parameters
 from fast.core.threads import blas_threads, length
 from fast.core.types import FloatArray, IntArray
+from fast.estimators._cost import memory, seconds_of_iteration
 from fast.estimators._data import labels, of_X, of_y
 from fast.estimators._hyper import Fitted, HyperLearning, Predicted, Start
 
@@ -39,6 +40,7 @@ _RELATIVE_JITTER = 1e-10
 _LARGEST = 1e50
 _SWEEP = 1e8  # multiplications of a sweep that inducing points may cost: some ten milliseconds of one core
 ROW_WORTH = 2e-4  # nats a row that three iterations of a search have to gain: held-out scores are not known that well
+_SHORT = 0.1  # seconds that nobody minds beyond max_time
 _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 
 
@@ -200,7 +202,9 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
 
     def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
         """Train; where K_ZZ has no Cholesky factor, raise the jitter tenfold, three times at most, and say so."""
-        start = self._guided(X, codes, self._start(X, rng), rng)
+        start = self._start(X, rng)
+        self._check_size(X.shape[0], start.Z)
+        start = self._guided(X, codes, start, rng)
         seed = rng.randint(np.iinfo(np.int32).max)
         jitter = start.jitter
         for attempt in range(_ESCALATIONS + 1):
@@ -277,6 +281,29 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
         if getattr(self, "n_inducing", None) is None:
             return "use n_inducing and training='minibatch' of a sparse classifier, such as EPClassifier"
         return "set a smaller n_inducing, training='minibatch' or a smaller batch_size"
+
+    def _check_size(self, n: int, Z: FloatArray | None) -> None:
+        """Refuse before any work what has no place in memory, and a full GP that has no time."""
+        functions = len(self.classes_) if self._multi_class else 1
+        if Z is None:
+            numbers = (functions + 2) * float(n) ** 2
+        else:
+            numbers = 0.0 if self._on_batches(n) else 2.0 * functions * n * Z.shape[-2]
+        limit = memory()
+        if 8.0 * numbers > limit:
+            kind = "a full GP" if Z is None else f"{Z.shape[-2]} inducing points"
+            raise MemoryError(
+                f"X: found {n} rows, for which the matrices of {kind} take {8e-9 * numbers:.3g} GB, expected at most "
+                f"the {1e-9 * limit:.3g} GB of this machine"
+            )
+
+        if Z is None and self.max_time is not None and hasattr(self, "n_inducing"):
+            needed = seconds_of_iteration(n)
+            if needed > max(self.max_time, _SHORT):
+                raise ValueError(
+                    f"max_time: found {self.max_time:g} s, expected at least the {needed:.2g} s of one iteration of a "
+                    f"full GP on {n} rows; set n_inducing"
+                )
 
     def _given_points(self) -> FloatArray:
         return np.array(inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)

@@ -5,6 +5,8 @@ riihimaki2013, section 5.5: one kernel for all classes, parameters by type-II MA
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,10 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fast.core import inputs
-from fast.core.ending import Watch, ended, ending
+from fast.core.ending import Watch, ended, ending, time_left
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import ROW_WORTH, GPClassifier
+from fast.estimators._cost import seconds_of_iteration
 from fast.estimators._guide import probit_parameters_by_ep, sample
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.full_classes.learning import ClassSearch, search
@@ -140,19 +143,49 @@ class _MulticlassClassifier(GPClassifier):
         """Of many rows a part decides on the parameters, with all its stages; all rows give the posterior there.
 
         Where EP has decided, the part is still where a method starts that takes long to get near its fixed point.
+        Where max_time is too short for all rows by what the part takes, its posterior is the answer.
         """
         size = int(_PART * (3.0 / max(3, len(self.classes_))) ** (1.0 / 3.0))  # the same time for any number of classes
-        if not (self._by_part and self._chooses() and 2 * codes.size > 3 * size):
+        if 2 * codes.size <= 3 * size:
             return super()._in_stages(X, codes, start, rng, callback)
-        rows = sample(codes, size, rng)
-        with ending(None, worth=ROW_WORTH * size):  # what counts is a gain a row, of those that are looked at
-            part = super()._in_stages(X[rows], codes[rows], start, rng, None)
-        begin = start._replace(variance=part.variance, lengthscales=part.lengthscales, noise=part.noise)
+        by_part, part, begin = self._by_part and self._chooses(), None, start
+        limited = not math.isinf(time_left())
+        if not (by_part or limited):
+            return super()._in_stages(X, codes, start, rng, callback)
+        rows = sample(codes, size, rng if by_part else np.random.RandomState(0))
+        if by_part:
+            with ending(None, worth=ROW_WORTH * size):  # what counts is a gain a row, of those that are looked at
+                part = super()._in_stages(X[rows], codes[rows], start, rng, None)
+            begin = start._replace(variance=part.variance, lengthscales=part.lengthscales, noise=part.noise)
+        if limited:
+            reduced = self._reduced(X, codes, begin, rows, part)
+            if reduced is not None:
+                return self._finish(reduced, callback)
+        if part is None:
+            return super()._in_stages(X, codes, start, rng, callback)
         near = self._widened(part.posterior, rows, codes.size)
         whole = self._at(X, codes, begin, _LEARNING_ITERATIONS, near)
         converged, reason = whole.converged and part.converged, part.reason if whole.converged else whole.reason
         whole = whole._replace(n_iter=part.n_iter + whole.n_iter, converged=converged, reason=reason)
         return self._finish(whole, callback)
+
+    def _reduced(self, X: Any, codes: IntArray, held: Start, rows: IntArray, part: Fitted | None) -> Fitted | None:
+        """The posterior of some rows where all of them would take longer than there is time; None where they do not.
+
+        What these rows take grows with n, and the factorisations in it with n^3.
+        """
+        started = time.perf_counter()
+        tried = self._at(X[rows], codes[rows], held, _LEARNING_ITERATIONS)
+        spent, n = time.perf_counter() - started, codes.size
+        cubes = tried.n_iter * len(self.classes_) * seconds_of_iteration(n)
+        needed = spent * n / rows.size + cubes
+        if needed <= time_left():
+            return None
+        reason = (
+            f"max_time of {self.max_time:g} s: all {n} rows would take some {needed:.2g} s more, {rows.size} of them "
+            "were used; a sparse classifier, such as EPClassifier, takes all"
+        )
+        return (tried if part is None else part)._replace(converged=False, reason=reason)
 
     def _at(self, X: Any, codes: IntArray, held: Start, max_iterations: int, near: Any = None) -> Fitted:
         """The method at parameters that are held, to its fixed point if somebody named them, else while log Z moves."""

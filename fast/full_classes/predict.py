@@ -28,6 +28,7 @@ from fast.likelihood.region import region_moments
 from fast.likelihood.sobol_rule import log_orthant, softmax_of_differences
 
 _CELLS = 2**21
+_CACHED = 2**17  # numbers of the covariances of a run of inner EP: a megabyte
 
 
 def _of_class(mean: FloatArray, cov: FloatArray, k: int) -> Differences:
@@ -40,21 +41,23 @@ def _of_class(mean: FloatArray, cov: FloatArray, k: int) -> Differences:
 def inner_ep_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
     """exp(log Z_q) of inner EP for each class as the label: (t, C), not normalised: riihimaki2013, appendix B.
 
-    Time O(t C^4) a sweep.
+    Time O(t C^4) a sweep. Points with each label are rows of one run, as many as a processor's cache holds.
 
     Parameters
     ----------
     mean, cov    of f*: (t, C), (t, C, C)
     """
     t, C = mean.shape
-    raw = np.empty((t, C))
-    zero = np.zeros((t, C - 1))
-    for k in range(C):
-        cavity = distribution_with(_of_class(mean, cov, k))
+    raw = np.empty(C * t)
+    step = max(1, _CACHED // (C - 1) ** 2)
+    for start in range(0, C * t, step):
+        label, point = np.divmod(np.arange(start, min(start + step, C * t)), t)
+        cavity = distribution_with(differences(label, other_classes(label, C), mean[point], cov[point]))
+        zero = np.zeros(cavity.mean.shape)
         result = run(zero, zero, cavity)
         distribution = Differences(result.mean, result.cov)
-        raw[:, k] = np.exp(log_normaliser(cavity, distribution, result.alpha_tilde, result.beta_tilde))
-    return raw
+        raw[start : start + step] = np.exp(log_normaliser(cavity, distribution, result.alpha_tilde, result.beta_tilde))
+    return raw.reshape(C, t).T
 
 
 def _root(cov: FloatArray, what: str) -> FloatArray:

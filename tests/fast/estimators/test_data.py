@@ -134,7 +134,11 @@ def test_log_probabilities_are_those_of_the_probabilities(cls):
 
 
 def test_a_lack_of_memory_names_what_needs_less():
-    # 4e6 rows of a full GP: a matrix of 128 TB, which no machine gives
-    wide = np.linspace(-1.0, 1.0, 4_000_000)[:, None]
-    with pytest.raises(MemoryError, match="sparse classifier"):
-        LaplaceClassifier(learn=(), lengthscales=0.5).fit(wide, np.arange(4_000_000) % 2)
+    # matrices of 5 and 38 TB
+    wide = np.linspace(-1.0, 1.0, 400_000)[:, None]
+    with pytest.raises(MemoryError, match=r"X: found 400000 rows, for which .* a full GP take .* sparse classifier"):
+        LaplaceClassifier(learn=(), lengthscales=0.5).fit(wide, np.arange(400_000) % 2)
+    with pytest.raises(MemoryError, match=r"X: found 400000 rows, for which .* 100000 inducing points .*minibatch"):
+        EPClassifier(inducing_points=wide[:100_000], training="batch", lengthscales=0.5).fit(
+            wide, np.arange(400_000) % 60
+        )

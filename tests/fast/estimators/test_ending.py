@@ -90,3 +90,39 @@ def test_verbose_prints_while_training_runs(cls, rows, capsys, monkeypatch):
 def test_a_time_that_is_none_is_refused_by_name(rows):
     with pytest.raises(ValueError, match="max_time: found 0"):
         estimators.EPClassifier(max_time=0.0).fit(*rows)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        estimators.NestedEPClassifier,
+        estimators.NestedIEPClassifier,
+        estimators.LaplaceClassifier,
+        estimators.VBProbitClassifier,
+    ],
+    ids=lambda cls: cls.__name__,
+)
+@pytest.mark.parametrize("learn", ["auto", (), ("variance",)], ids=str)
+def test_a_full_gp_of_too_many_rows_for_its_time_is_reduced_and_says_so(cls, learn):
+    X, y = make_classification(1500, 4, class_sep=0.8, random_state=1)
+    model = cls(max_time=1e-3, learn=learn, random_state=0).fit(X, y)
+    assert len(model.posterior_.latent_mean) == 400
+    assert not model.converged_
+    assert "all 1500 rows would take some" in model.stop_reason_
+    assert "EPClassifier" in model.stop_reason_
+    assert np.isfinite(model.predict_proba(X[:20])).all()
+
+
+def test_time_enough_for_all_rows_changes_no_full_gp():
+    X, y = make_classification(700, 4, class_sep=0.8, random_state=1)
+    free, timed = (
+        estimators.LaplaceClassifier(max_time=limit, learn=(), random_state=0).fit(X, y) for limit in (None, 1e6)
+    )
+    np.testing.assert_array_equal(free.predict_proba(X), timed.predict_proba(X))
+    assert free.stop_reason_ == timed.stop_reason_
+
+
+def test_a_full_gp_that_has_to_be_one_is_refused_where_it_has_no_time():
+    X = np.linspace(-1.0, 1.0, 8000)[:, None]
+    with pytest.raises(ValueError, match=r"max_time: found 0.001 s, expected at least .* set n_inducing"):
+        estimators.XGPClassifier(n_inducing=None, training="batch", max_time=1e-3).fit(X, X[:, 0] > 0)
