@@ -18,6 +18,7 @@ from fast.estimators._base import GPClassifier
 from fast.estimators._guide import guide
 from fast.estimators._hyper import Fitted, Start, fitted
 from fast.estimators.binary import _LARGEST_BATCH
+from fast.sparse_classes.alpha_runs import left_out
 from fast.sparse_classes.projections import ClassDistribution
 from fast.sparse_classes.training import Trained
 
@@ -279,9 +280,10 @@ class SteppingClassifier(ClassesClassifier):
 
 
 LABEL_ERRORS = """"auto", with
-                                         learn="auto" in batch: the one that maximises the bound at the q that 0.1
-                                         leads to if it is 0.2 at least, else 0.01"""
-_FIRST_ERRORS, _USUAL_ERRORS, _LEAST_ERRORS, _MOST_ERRORS = 0.1, 0.01, 0.2, 0.9
+                                         learn="auto" in batch: of 0.1, 0.01 and, if it is more, the one that maximises
+                                         the bound at the q that 0.1 leads to, the one whose cavities predict the
+                                         labels best, each from the others; else 0.01"""
+_FIRST_ERRORS, _USUAL_ERRORS, _MOST_ERRORS = 0.1, 0.01, 0.9
 
 
 def most_likely_errors(probabilities: FloatArray, codes: IntArray, epsilon: float) -> float:
@@ -305,8 +307,9 @@ def most_likely_errors(probabilities: FloatArray, codes: IntArray, epsilon: floa
 class BoundedClassifier(SteppingClassifier):
     """Those near the bound, in which a row on the wrong side costs log(epsilon/C) whatever the noise.
 
-    The bound prefers an epsilon that is too large for predictions: it is believed where it says that labels are noisy.
-    `epsilon_` is the probability of a random label that was used, learned or not.
+    The bound takes a wide q for wrong labels, since a wide q has some of each row on the wrong side. So the bound only
+    proposes an epsilon: what each label's cavity predicts decides, which a wide q leaves as unsure as new rows are, and
+    wrong labels surely wrong. `epsilon_` is the probability of a random label that was used, learned or not.
     """
 
     epsilon: Any
@@ -321,12 +324,15 @@ class BoundedClassifier(SteppingClassifier):
         self.epsilon_ = _USUAL_ERRORS
         if not (isinstance(self.epsilon, str) and self._asks_ep(X.shape[0])):
             return super()._train(X, codes, start, rng, callback)
-        self.epsilon_ = _FIRST_ERRORS
-        first = super()._train(X, codes, start, rng, None)
-        if ended():
-            return first
-        self._first_q = first.posterior.run.q
-        likely = most_likely_errors(np.asarray(first.predict(X).probabilities), codes, self.epsilon_)
-        self.epsilon_ = likely if likely >= _LEAST_ERRORS else _USUAL_ERRORS
-        second = super()._train(X, codes, start, rng, callback)
-        return second._replace(n_iter=first.n_iter + second.n_iter)
+        trained, errors = dict[float, Fitted](), [_FIRST_ERRORS, _USUAL_ERRORS]
+        for self.epsilon_ in errors:
+            here = trained[self.epsilon_] = super()._train(X, codes, start, rng, callback)
+            if ended():
+                break
+            if self.epsilon_ == _FIRST_ERRORS:
+                self._first_q = here.posterior.run.q
+                likely = most_likely_errors(np.asarray(here.predict(X).probabilities), codes, _FIRST_ERRORS)
+                errors += [likely] if likely > _FIRST_ERRORS else []
+        self.epsilon_ = max(trained, key=lambda errors: float(left_out(trained[errors].posterior.run).sum()))
+        n_iter = sum(each.n_iter for each in trained.values())
+        return trained[self.epsilon_]._replace(n_iter=n_iter)

@@ -64,7 +64,7 @@ def labels(name: str, given: Any) -> Any:
         array[:] = list(given)
     kind = array.dtype.kind
     if kind == "c":
-        raise ValueError(f"{name}: found complex numbers, expected labels of one sort: text, numbers or flags")
+        raise ValueError(f"{name}: Complex data not supported, expected labels of one sort: text, numbers or flags")
     if array.size == 0 or array.ndim == 0 or kind not in "fMOT":
         return given
     if kind in "OT":
@@ -131,7 +131,7 @@ def of_X(X: Any) -> Iterator[None]:
         raise ValueError("X: found an integer beyond the range of floats, expected numbers up to 1e300") from error
     except TypeError as error:
         array = np.asarray(X, dtype=object)
-        place = _first_missing(array)
+        place = _first_missing(array) if array.ndim == 2 else -1
         if place < 0:
             raise
         at = " column ".join(map(str, np.unravel_index(place, array.shape)))

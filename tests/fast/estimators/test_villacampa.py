@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_iris, make_moons
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -26,7 +27,7 @@ from fast.estimators import (
 )
 from fast.estimators._classes import _end_of_search
 from fast.methods import apep, ep, gfitc, pep, sep, vi_robust
-from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.alpha_runs import EnergyRun, left_out
 from fast.sparse_classes.training import Trained
 from values_given import fitted
 
@@ -112,26 +113,62 @@ def test_learning_raises_the_evidence_and_labels_may_be_text(cls, iris):
 
 
 @pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
-def test_the_probability_of_a_random_label_is_the_one_that_maximises_the_bound(cls, iris):
-    X, y = iris
-    y = np.where(np.arange(y.size) % 6 == 1, (y + 1) % 3, y)
-    settings = {"n_inducing": 8, "random_state": 0}
-    model = cls(**settings).fit(X, y)
-    first = cls(epsilon=0.1, **settings).fit(X, y)
-    right = (first.predict_proba(X)[np.arange(y.size), y] - 0.1 / 3) / 0.9
+def test_the_probability_of_a_random_label_is_the_one_whose_cavities_predict_best(cls):
+    X, y = make_moons(100, noise=0.2, random_state=0)
+    flipped = np.where(np.random.default_rng(0).random(100) < 0.25, 1 - y, y)
+    settings = {"n_inducing": 12, "random_state": 0}
+    model = cls(**settings).fit(X, flipped)
+    first = cls(epsilon=0.1, **settings).fit(X, flipped)
+    right = (first.predict_proba(X)[np.arange(100), flipped] - 0.1 / 2) / 0.9
 
     def minus_bound(epsilon):  # of the labels at that q, and of a row more on either side
-        sure, random = np.log1p(epsilon / 3 - epsilon), np.log(epsilon / 3)
+        sure, random = np.log1p(epsilon / 2 - epsilon), np.log(epsilon / 2)
         return -(1.0 + right.sum()) * sure - (1.0 + (1.0 - right).sum()) * random
 
     best = minimize_scalar(minus_bound, bounds=(1e-6, 0.9), method="bounded", options={"xatol": 1e-9}).x
     assert model.epsilon_ == pytest.approx(best, rel=1e-5)
-    assert 0.2 < model.epsilon_ < 0.9
-    given = cls(epsilon=model.epsilon_, **settings).fit(X, y)
+    candidates = {epsilon: cls(epsilon=epsilon, **settings).fit(X, flipped) for epsilon in (0.1, 0.01, model.epsilon_)}
+    scores = {epsilon: left_out(each.posterior_.run).sum() for epsilon, each in candidates.items()}
+    assert max(scores, key=scores.get) == model.epsilon_
     # one starts at EP's q, the other where the first training ended: both end 1e-4 from the same optimum
-    np.testing.assert_allclose(given.predict_proba(X), model.predict_proba(X), atol=1e-3)
+    np.testing.assert_allclose(candidates[model.epsilon_].predict_proba(X), model.predict_proba(X), atol=1e-3)
     assert model.n_iter_ > first.n_iter_
-    assert model.log_evidence_ > first.log_evidence_
+    # new rows with wrong labels among them
+    new, truth = make_moons(1000, noise=0.2, random_state=1)
+    labels = np.where(np.random.default_rng(1).random(1000) < 0.25, 1 - truth, truth)
+    assert log_loss(labels, model.predict_proba(new)) < log_loss(labels, candidates[0.01].predict_proba(new)) - 0.1
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
+def test_a_wide_posterior_is_not_taken_for_wrong_labels(cls):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(530, 100))
+    y = (X[:, :3].sum(axis=1) > 0).astype(int)
+    X[y == 1, :10] += 1.0
+    train, new = slice(30), slice(30, None)
+    model = cls(random_state=0).fit(X[train], y[train])
+    usual = cls(epsilon=0.01, random_state=0).fit(X[train], y[train])
+    wide = cls(epsilon=0.27, random_state=0).fit(X[train], y[train])
+    assert model.epsilon_ == 0.01
+    assert model.score(X[train], y[train]) == 1.0
+    loss, of_usual, of_wide = (log_loss(y[new], each.predict_proba(X[new])) for each in (model, usual, wide))
+    assert loss == pytest.approx(of_usual, abs=1e-3)
+    assert of_wide > loss + 0.1  # what .27 costs, which the bound proposes here
+
+
+@pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
+def test_cavities_predict_a_label_as_training_without_its_row_does(cls):
+    X, y = make_moons(24, noise=0.3, random_state=0)
+    settings = {
+        "epsilon": 0.3, "learn": (), "lengthscales": 1.0, "variance": 4.0, "noise": 0.1, "inducing_points": X[:12],
+    }  # fmt: skip
+    cavities = np.exp(left_out(cls(**settings).fit(X, y).posterior_.run))
+    without = [cls(**settings).fit(np.delete(X, i, 0), np.delete(y, i)) for i in range(24)]
+    refitted = [model.predict_proba(X[i : i + 1])[0, y[i]] for i, model in enumerate(without)]
+    own = cls(**settings).fit(X, y).predict_proba(X)[np.arange(24), y]
+    # sites of the other rows stay as they are with the row: of second order in one site, which itself moves .4 here
+    np.testing.assert_allclose(cavities, refitted, rtol=0, atol=0.05)
+    assert np.abs(own - refitted).max() > 0.15
 
 
 @pytest.mark.parametrize("cls", [RobustVIClassifier, RPAPEPClassifier])
