@@ -11,7 +11,7 @@ whose mode is meant. A lengthscale has the units of its input: a scale (d,) says
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lgamma
 from typing import Any, NamedTuple
 
@@ -233,6 +233,24 @@ class Hyperprior:
         if not isinstance(value, cls):
             raise TypeError(f"{argument}: found {shown(value)}, expected None or a Hyperprior")
         return value.checked(n_columns, argument)
+
+    def seen_by(self, n_rows: int) -> Hyperprior:
+        """The same for the lengthscales of more inputs than rows: each may leave the common factor further.
+
+        With logarithms of lengthscales that deviate by s from their common factor, 1/l^2 is log-normal and d inputs
+        vary as much as d exp(-4 s^2) equal ones. n rows cannot tell more than n directions apart, so s grows from its
+        value at d = n such that this number stays what it is there.
+
+        Parameters
+        ----------
+        n_rows : int    0: not known
+        """
+        family, df, scale = self.densities["lengthscales"]
+        d = np.size(scale)
+        if family != _TIED or not 0 < n_rows < d:
+            return self
+        each = float(np.sqrt(df[1] ** 2 + 0.25 * np.log(d / n_rows)))
+        return replace(self, densities={**self.densities, "lengthscales": (family, (df[0], each), scale)})
 
     def at(self, names: Iterable[str], value_of: Callable[[str], FloatArray]) -> LogPrior:
         """Log density of what is learned, and its derivatives.

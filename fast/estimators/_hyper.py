@@ -206,7 +206,7 @@ class HyperLearning:
             typical = lengthscales
             if not isinstance(self.lengthscales, str):  # a start says nothing of what is typical of the data
                 typical = self._typical(X, np.random.default_rng(0))
-            return weak(typical, self._link)
+            return weak(typical, self._link).seen_by(self._fit_rows)
         density = ("half-student-t", _DF, half_t_scale())
         units = lengthscales if _UNITS[self.prior] else 1.0
         return Hyperprior(

@@ -124,3 +124,19 @@ def test_what_is_no_hyperprior_is_refused_by_type(value):
     assert Hyperprior.given(None, 1) is None
     distributions = {"variance": ("log-normal", 1.0, 1.0)}
     assert Hyperprior.given(Hyperprior(distributions), 1).densities == distributions
+
+
+def test_rows_bound_how_many_inputs_a_draw_of_lengthscales_counts():
+    rng = np.random.default_rng(0)
+
+    def counted(d, n):  # (sum w)^2 / sum w^2 of w = 1/l^2, by draws of the density's own deviations
+        density = weak(np.ones(d), "logit").seen_by(n).densities["lengthscales"]
+        w = np.exp(-2.0 * density[1][1] * rng.normal(size=(4000, d)))
+        return (w.sum(axis=1) ** 2).mean() / (w**2).sum(axis=1).mean()
+
+    # means of 4000 draws of a log-normal sum: a few per cent
+    assert counted(200, 200) == pytest.approx(200 * np.exp(-1.0), rel=0.1)
+    assert counted(400, 200) == pytest.approx(counted(200, 200), rel=0.15)
+    few = weak(np.ones(5), "logit")
+    for n in (5, 100, 0):  # no fewer rows than inputs, or a number that is not known
+        assert few.seen_by(n) == few

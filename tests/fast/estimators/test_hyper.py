@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
 from fast.core.hyperprior import weak
 from fast.core.values import Data, Prior
@@ -158,3 +159,18 @@ def test_a_stream_goes_on_under_the_prior_of_the_fit(wide):
         ends.append(model.variance_)
     # the density holds the variance back, the evidence of separable labels does not
     assert ends[0] < ends[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_more_inputs_than_rows_leave_probabilities_as_sure_as_they_are_right(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 1060)
+    X = rng.normal(size=(1060, 1000))
+    X[:, :20] += 1.2 * y[:, None]  # 20 of them tell the classes apart
+    model = EPGPClassifier(random_state=0).fit(X[:60], y[:60])
+    probabilities = model.predict_proba(X[60:])
+    right = model.score(X[60:], y[60:])
+    assert right > 0.8
+    # one standard error of 1000 rows is .013; with the prior of few inputs it is .2 too low
+    assert abs(probabilities.max(axis=1).mean() - right) < 0.08
+    assert log_loss(y[60:], probabilities) < 0.45
