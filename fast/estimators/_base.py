@@ -33,7 +33,7 @@ from fast.estimators._data import labels, of_X, of_y
 from fast.estimators._hyper import Fitted, HyperLearning, Predicted, Start
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
-_MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
+_MOST_IN_ONE = 2**25  # numbers of rows and projections up to which training="auto" takes all of them in every step
 _ESCALATIONS = 3
 _FEW = 2  # rows of a first batch of which any column is a copy of any other
 _RELATIVE_JITTER = 1e-10
@@ -377,8 +377,8 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     def _sizes(self, X: Any) -> tuple[int, int | None]:
         """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
         rows = n = length(X)
-        training, batch = self._way("minibatch"), getattr(self, "batch_size", None)
-        if isinstance(batch, int) and (training == "minibatch" or (training == "auto" and n > _MOST_IN_ONE)):
+        batch = getattr(self, "batch_size", None)
+        if isinstance(batch, int) and self._on_batches(n):
             n = min(n, batch)
         given, wanted = getattr(self, "inducing_points", None), getattr(self, "n_inducing", None)
         if given is not None:
@@ -387,15 +387,29 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
             return max(n, length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
         return n, min(rows, wanted if isinstance(wanted, int) else self._enough_inducing(rows))
 
-    def _way(self, alone: str) -> str:
-        """How a classifier trains; alone: one that is not asked. What is no word is refused later."""
-        training = getattr(self, "training", alone)
-        return training if isinstance(training, str) else "batch"  # an array would compare entry by entry
+    def _on_batches(self, n: int) -> bool:
+        """Whether training on n rows sees mini-batches: asked for, or because all rows take too much memory.
+
+        Ten epochs of steps on mini-batches take longer than the search on all rows, whatever n is, and end further from
+        the optimum: time is no reason for them.
+        """
+        training = getattr(self, "training", "batch")
+        if not isinstance(training, str) or training != "auto":  # what is no word is refused later
+            return isinstance(training, str) and training == "minibatch"
+        m = getattr(self, "n_inducing", None)
+        if getattr(self, "inducing_points", None) is not None:
+            m = length(self.inducing_points, axis=-2)
+        elif isinstance(m, str):
+            m = self._most_inducing
+        elif m is None:  # a full GP, which has no mini-batches, or every row
+            m = n if self._multi_class else 0
+        functions = len(getattr(self, "classes_", (0, 1))) if self._multi_class else 1
+        columns = getattr(self, "n_features_in_", 0)
+        return isinstance(m, (int, np.integer)) and n * (functions * int(m) + columns) > _MOST_IN_ONE
 
     def _enough_inducing(self, n: int) -> int:
         """How many inducing points n rows are given: in batch what a sweep of C n m^2 can afford, all of few rows."""
-        training = self._way("minibatch" if hasattr(self, "batch_size") else "batch")
-        if not (training == "batch" or (training == "auto" and n <= _MOST_IN_ONE)):
+        if self._on_batches(n):
             return self._most_inducing
         functions = len(getattr(self, "classes_", (0, 1))) if self._multi_class else 1
         return max(self._most_inducing, int((_SWEEP / (functions * max(n, 1))) ** 0.5))

@@ -17,7 +17,6 @@ from fast.core.values import Data, Prior
 from fast.estimators._base import GPClassifier
 from fast.estimators._guide import guide
 from fast.estimators._hyper import Fitted, Start, fitted
-from fast.estimators.binary import _LARGEST_BATCH
 from fast.sparse_classes.alpha_runs import left_out
 from fast.sparse_classes.projections import ClassDistribution
 from fast.sparse_classes.training import Trained
@@ -56,7 +55,9 @@ POINTS = """
                                          riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
                                          field -> (family, df, scale), lengthscales in the units of X"""
 TRAINING = """
-    training : str                       {batch}; "minibatch": `batch_size` rows a step; "auto": batch up to 2000 rows
+    training : str                       {batch}; "minibatch": `batch_size` rows a step; "auto": batch,
+                                         unless the rows and their projections are more than 2^25 numbers, some 300 000
+                                         rows of two classes
     batch_size : int                     rows of a mini-batch
     max_iter : int or None               {steps}
     learning_rate : float                of Adam"""
@@ -263,9 +264,6 @@ class SteppingClassifier(ClassesClassifier):
     training: str = "auto"
     batch_size: int = 100
     learning_rate: float = 0.01
-
-    def _on_batches(self, n: int) -> bool:
-        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:
         size = inputs.count("batch_size", self.batch_size)

@@ -18,8 +18,6 @@ from fast.estimators._hyper import Fitted, Start, fitted
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.one_latent.online import Known, Online, OnlineOptions, OnlinePosterior
 
-_LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
-
 _PARAMETERS = """
     Parameters
     ----------
@@ -43,7 +41,8 @@ _PARAMETERS = """
                                          riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
                                          field -> (family, df, scale), lengthscales in the units of X
     training : str                       "batch": all rows in every step, parameters by L-BFGS-B; "minibatch":
-                                         `batch_size` rows, parameters by Adam; "auto": batch up to 2000 rows
+                                         `batch_size` rows, parameters by Adam; "auto": batch, unless the rows and
+                                         their projections are more than 2^25 numbers, some 300 000 rows
     batch_size : int                     rows of a mini-batch
     max_iter : int or None               iterations of L-BFGS-B, or steps on mini-batches; None: 100, or 10 epochs and
                                          at least 1000 steps
@@ -96,9 +95,6 @@ class _BinaryClassifier(GPClassifier):
     max_time: float | None = None
     random_state: Any = None
     verbose: int = 0
-
-    def _on_batches(self, n: int) -> bool:
-        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
         gradient: FloatArray = self._batch.gradients(posterior).lengthscales

@@ -13,7 +13,6 @@ from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import GPClassifier, cluster_centres
 from fast.estimators._hyper import Fitted, Start, fitted
-from fast.estimators.binary import _LARGEST_BATCH
 from fast.methods import svi, vi_jj, vi_taylor
 
 _PARAMETERS = """
@@ -66,7 +65,8 @@ _STAGES = """
     n_fun : int                          evaluations of each search"""
 _BATCHES = """
     training : str                       "batch": all rows, to the maximum of the bound; "minibatch": `batch_size` rows
-                                         a step; "auto": batch up to 2000 rows
+                                         a step; "auto": batch, unless the rows and their projections are more
+                                         than 2^25 numbers, some 300 000 rows
     batch_size : int                     rows of a mini-batch
     rate : float                         factor on AdaDelta's steps"""
 _BOUND = "lower bound on log p(y), every constant in it"
@@ -189,9 +189,6 @@ class SVIClassifier(_Classifier):
     batch_size: int = 50
     rate: float = 1.0
     max_iter: int = 1000
-
-    def _on_batches(self, n: int) -> bool:
-        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         if not self._on_batches(X.shape[0]):

@@ -17,7 +17,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fast.core.values import Data, Prior
-from fast.estimators import EPGPClassifier, SVGPClassifier, XGPClassifier
+from fast.estimators import (
+    EPClassifier,
+    EPGPClassifier,
+    RobustVIClassifier,
+    SVGPClassifier,
+    SVIClassifier,
+    XGPClassifier,
+)
 from fast.methods import epgpc, svgpc, x_gpc
 
 CLASSIFIERS = (XGPClassifier, SVGPClassifier, EPGPClassifier)
@@ -246,3 +253,22 @@ def test_verbose_says_how_training_ended(moons, capsys):
     X, y = moons
     XGPClassifier(n_inducing=5, learn=(), verbose=1, random_state=0).fit(X, y)
     assert "XGPClassifier: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cls", [XGPClassifier, EPClassifier, SVIClassifier, RobustVIClassifier])
+def test_all_rows_are_seen_in_every_step_by_default_also_where_they_are_thousands(cls):
+    X, y = make_moons(2500, noise=0.25, random_state=0)
+    settings = {"inducing_points": X[:8], "variance": 4.0, "lengthscales": 0.8, "learn": (), "random_state": 0}
+    auto, batch = (cls(training=training, **settings).fit(X, y) for training in ("auto", "batch"))
+    np.testing.assert_array_equal(auto.predict_proba(X[:50]), batch.predict_proba(X[:50]))
+    assert auto.stop_reason_ == batch.stop_reason_
+    small = cls(training="minibatch", max_iter=30, **settings).fit(X, y)
+    assert np.abs(small.predict_proba(X[:50]) - auto.predict_proba(X[:50])).max() > 1e-6
+
+
+def test_rows_whose_projections_have_no_place_are_seen_batch_by_batch():
+    X = np.linspace(-1.0, 1.0, 340_000)[:, None]
+    model = XGPClassifier(max_iter=3, lengthscales=0.5, learn=(), random_state=0).fit(X, X[:, 0] > 0.0)
+    assert model.n_iter_ == 3
+    assert "3 steps" in model.stop_reason_
+    assert len(model.inducing_points_) == 100
