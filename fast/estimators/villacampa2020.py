@@ -77,6 +77,8 @@ class ARPEPClassifier(_EnergyClassifier):
 @dataclass(kw_only=True, eq=False, repr=False)
 class RPAPEPClassifier(BoundedClassifier, _EnergyClassifier):
     __doc__ = f"""GP classification by reparameterised approximate power EP: rpapep of villacampa2020.
+
+    For comparisons with the paper; as its default is near variational inference, `RobustVIClassifier` answers alike.
     At alpha = 1 its energy may have no finite maximum; `stop_reason_` says so. It is near an estimate of log p(y) where
     alpha is small: at alpha = 1/2 its maximum is often above 0, and q there is surer than labels allow, although it
     passes better ones on its way. The default is near the limit alpha = 0, where all energies are one bound.

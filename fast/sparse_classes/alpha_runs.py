@@ -157,7 +157,7 @@ def left_out(run: EnergyRun) -> FloatArray:
         powers = powered_labels(y, ScalarMoments(mean, view.cond_var + var), run.energy.alpha, run.epsilon)
         precision = -2.0 * powers.by_variance
         shrink = 1.0 - precision * var
-        proper = (shrink > 0.0).all(axis=1)
+        proper = np.asarray(shrink.min(axis=1) > 0.0)
         shrink = np.where(proper[:, None], shrink, 1.0)
         cavity = mean - var * powers.derivative / shrink, view.cond_var + var / shrink
         right = np.exp(argmax_moments(*cavity, y, moments=False).log_mass)
