@@ -94,7 +94,7 @@ def register(id: str, function: Any, problems: tuple[str, ...] = ("easy",)) -> N
         result = function()
         return result if isinstance(result, core.Skipped) else Compared(result, 0.5, "because", "left", "right")
 
-    check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
+    check(id, paper="wenzel2019", question="It is so.", problems=problems)(asked)
 
 
 def trials(**options: Any) -> dict[str, selftest.Trial]:
@@ -289,7 +289,7 @@ def test_answers_of_other_witnesses_are_kept_and_those_of_the_wrong_one_are_not(
             context.solve(who, "x-gpc", problem)
         return Compared(witness.kl() - 2.0, 0.5, "because", "left", "right")
 
-    check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy",))(answer)
+    check("identity/x-gpc/kl", paper="p", question="So.", problems=("easy",))(answer)
     seed = bug("kl", witness=root)
     bugs.append(SeededBug(**{name: getattr(seed, name) for name in vars(seed)} | {"targets": (f"{root}.made_up:kl",)}))
     assert trials()["wrong"].caught
@@ -347,7 +347,7 @@ if multiprocessing.parent_process() is not None:
 def kl():
     return 2.0
 
-@check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy", "hard"))
+@check("identity/x-gpc/kl", paper="p", question="So.", problems=("easy", "hard"))
 def _(context, problem):
     return Compared(abs(kl() - 2.0), 0.5, "because", "left", problem if isinstance(problem, str) else problem.name)
 

@@ -427,8 +427,12 @@ QUESTIONS: Mapping[str, Question] = {
     "memory_map": Question("A memory map gives the digits of an array.", memory_map),
     "seed": Question("The same random_state gives the same digits, another one other draws.", seeds),
     "batches": Question("On mini-batches of all rows a classifier makes the steps of its method.", batches, _batched),
-    "brought": Question("Batches that are brought give the steps of the method on the same list.", brought, _streams),
-    "streamed": Question("Rows that come again leave predictions where they were.", streamed, _streams, posed=False),
+    "brought": Question(
+        ("Batches given to partial_fit make the steps of the method on the same list."), brought, _streams
+    ),
+    "streamed": Question(
+        ("Batches with rows seen before do not move the predictions."), streamed, _streams, posed=False
+    ),
     "learned": Question("What is learned maximises evidence times the documented prior.", learned),
 }
 

@@ -246,7 +246,7 @@ def check(
     """Register `function(context, problem)` as the check `kind/method/quantity`.
 
     paper      key of the paper whose claim or method is judged
-    question   a statement that can be true, ending in a full stop (or a question, in a question mark), for the report
+    question   a statement that can be true, ending in a full stop, for the report
     problems   names of problems of the quick run; ("-",) for a check that needs none and is called with None
     full       names that a full run adds
     """
@@ -260,8 +260,8 @@ def check(
         raise ValueError(f"problems: found {shown(problems)} and {full!r} for {id}, expected tuples of distinct names")
     if NO_PROBLEM in names and len(names) > 1:
         raise ValueError(f"problems: found {names} for {id}, expected ('-',) alone or names of problems")
-    if not question.strip() or question.strip()[-1] not in ".?":
-        raise ValueError(f"question: found {shown(question)} for {id}, expected a sentence that ends in '.' or '?'")
+    if not question.strip().endswith("."):
+        raise ValueError(f"question: found {shown(question)} for {id}, expected a statement that ends in '.'")
 
     def register(function: F) -> F:
         if id in _registry:

@@ -222,7 +222,7 @@ WAYS: Mapping[str, Way] = {
         lambda _, folder: ({"site_file": folder / "sites"},), "a file holds the same numbers",
     ),
     "listener": Way(
-        "Being watched changes no digit.", ("callback",), lambda *_: ({"callback": _nobody},),
+        "A callback changes no digit.", ("callback",), lambda *_: ({"callback": _nobody},),
         "a listener that changes nothing",
     ),
     "trace": Way(

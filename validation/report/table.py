@@ -241,7 +241,7 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
             # alone, a result needs no columns: what is empty takes no room
             _print_rows(console, lines([result]), why=True, header=False)
             if result.question:
-                _indented(console, "asked", result.question)
+                _indented(console, "states", result.question)
             if result.power:
                 _indented(console, "power", result.power)
             cards = executed.entries_of(executed.load(), result.check)

@@ -34,7 +34,7 @@ def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",), **chan
             raise answer
         return answer(context, problem) if callable(answer) else answer
 
-    arguments: dict[str, Any] = {"paper": "wenzel2019", "question": "Is it so?", "problems": problems} | changes
+    arguments: dict[str, Any] = {"paper": "wenzel2019", "question": "It is so.", "problems": problems} | changes
     check(id, **arguments)(function)
 
 
@@ -294,7 +294,7 @@ if multiprocessing.parent_process() is not None:
     problems.get, problems.names = get, lambda: ()
 
 def ask(id, *problems):
-    return check(id, paper="wenzel2019", question="Is it so?", problems=problems)
+    return check(id, paper="wenzel2019", question="It is so.", problems=problems)
 """
 
 

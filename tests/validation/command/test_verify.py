@@ -43,7 +43,7 @@ def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",)) -> Non
             raise answer
         return answer
 
-    check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
+    check(id, paper="wenzel2019", question="It is so.", problems=problems)(asked)
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def evaluating(context, problem):
 
 
 def test_who_executes_each_equation_is_written_beside_a_green_run_alone(green, tmp_path):
-    check("print/x-gpc/mixture", paper="wenzel2019", question="Is it so?", problems=("easy",))(evaluating)
+    check("print/x-gpc/mixture", paper="wenzel2019", question="It is so.", problems=("easy",))(evaluating)
     assert green("--executed", "executed.json").exit_code == 0
     entries = json.loads((tmp_path / "executed.json").read_text(encoding="utf-8"))["entries"]
     by = {"checks": ["print/x-gpc/mixture"]}
@@ -319,8 +319,8 @@ def slow(context, problem):
 def quick(context, problem):
     return core.Compared(0.0, 1.0, "because", "left", "right")
 
-core.check("identity/x-gpc/quick", paper="p", question="So?", problems=("easy",))(quick)
-core.check("identity/x-gpc/slow", paper="p", question="So?", problems=("easy", "hard"))(slow)
+core.check("identity/x-gpc/quick", paper="p", question="So.", problems=("easy",))(quick)
+core.check("identity/x-gpc/slow", paper="p", question="So.", problems=("easy", "hard"))(slow)
 
 if __name__ == "__main__":
     import typer
@@ -369,7 +369,7 @@ def wrong(invoke, monkeypatch):
     def asked(context: Any, problem: Any) -> Any:
         return Compared(abs(module.kl() - 2.0), 0.5, "because", "left", "right")
 
-    check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy",))(asked)
+    check("identity/x-gpc/kl", paper="p", question="So.", problems=("easy",))(asked)
 
     def bug(name: str, by: float) -> SeededBug:
         return SeededBug(name, "fast", "x-gpc", "KL is off", ("made_up_witness:kl",), lambda f: lambda: f() + by)

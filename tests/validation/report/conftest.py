@@ -107,7 +107,7 @@ def make_result(
         seconds=0.42,
         why=why or "same fixed point in float64; condition of K_ZZ 4e4 times eps leaves 1e-11",
         unit="relative difference",
-        question="Do both report the same bound, with every constant?",
+        question="Both witnesses report the same bound, with every constant.",
         power="",
         details=details,
     )

@@ -165,7 +165,7 @@ def _register(
     @check(
         f"limit/{chains[0]}/{name}",
         paper=_PAPER,
-        question=f"{question[:-1]} for chains as well?",
+        question=f"{question[:-1]}, for chains as well.",
         problems=chain_problems,
     )
     def limit_ask_limit(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -174,7 +174,7 @@ def _register(
 
 _register(
     "two_classes",
-    "Is the multinomial probit of two classes the binary probit of their scaled difference?",
+    "The multinomial probit of two classes is the binary probit of their scaled difference.",
     two_classes,
     ("two-points", "three-points-fitc", "toy-spread"),
     ("gibbs-probit", "gibbs-probit"),
@@ -182,7 +182,7 @@ _register(
 )
 _register(
     "unit_noise",
-    "Is the multinomial probit the threshold rule with one more unit of noise?",
+    "The multinomial probit is the threshold rule with one more unit of noise.",
     unit_noise,
     ("two-points-3", "toy-3-sparse", "toy-4-steep"),
     ("gibbs-probit", "gibbs-threshold"),
@@ -190,7 +190,7 @@ _register(
 )
 _register(
     "inducing_at_data",
-    "Is FITC with the data for inducing points the full GP?",
+    "FITC with the data as inducing points is the full GP.",
     inducing_at_data,
     ("two-points-3", "two-points-3-steep-threshold", "toy-spread"),
     ("gibbs-probit", "gibbs-probit"),

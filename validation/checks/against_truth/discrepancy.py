@@ -27,10 +27,10 @@ from validation.door.solution import Solution
 from validation.judge.compare import relative_difference
 
 QUANTITIES = {
-    "log_evidence": ("How far is the bound or estimate from log Z?", "distance from log Z, nat"),
-    "latent_mean": ("How far are the latent means from the truth?", "relative difference"),
-    "latent_cov": ("How far are the latent variances from the truth?", "mean relative difference"),
-    "probabilities": ("How far are the class probabilities from the truth?", "largest difference"),
+    "log_evidence": ("The bound or estimate is as far from log Z as recorded.", "distance from log Z, nat"),
+    "latent_mean": ("Latent means are as far from the truth as recorded.", "relative difference"),
+    "latent_cov": ("Latent variances are as far from the truth as recorded.", "mean relative difference"),
+    "probabilities": ("Class probabilities are as far from the truth as recorded.", "largest difference"),
 }
 
 # the factor between a distance and the recorded one: room for the noise of a shorter chain, too little for a change

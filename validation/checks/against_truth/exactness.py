@@ -32,11 +32,11 @@ from validation.door.solution import Solution
 from validation.door.statistics import z_statistics
 
 _MOMENTS = {
-    "latent_mean": "Does the chain have the exact posterior means?",
-    "latent_cov": "Does the chain have the exact posterior variances?",
-    "test_latent_mean": "Does the chain have the exact predictive means?",
-    "test_latent_cov": "Does the chain have the exact predictive variances?",
-    "probabilities": "Does the chain have the exact class probabilities?",
+    "latent_mean": "The chain has the exact posterior means.",
+    "latent_cov": "The chain has the exact posterior variances.",
+    "test_latent_mean": "The chain has the exact predictive means.",
+    "test_latent_cov": "The chain has the exact predictive variances.",
+    "probabilities": "The chain has the exact class probabilities.",
 }
 
 
@@ -65,7 +65,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"exactness/{subject.sampler}/log_evidence",
         paper=subject.paper,
-        question="Do both routes to log Z meet quadrature?",
+        question="Both routes to log Z agree with quadrature.",
         problems=TINY,
     )
     def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -78,7 +78,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"exactness/{subject.sampler}/log_evidence_routes",
         paper=subject.paper,
-        question="Do two routes to log Z without shared code agree?",
+        question="Two routes to log Z without shared code agree.",
         problems=DRAWN + REAL,
         full=LARGER,
     )
@@ -91,7 +91,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"exactness/{subject.sampler}/gate",
         paper=subject.paper,
-        question="Are the chains long enough to be called a truth?",
+        question="The chains are long enough to serve as truth.",
         problems=DRAWN + REAL,
         full=LARGER,
     )
@@ -118,7 +118,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"exactness/{subject.sampler}/ensemble",
         paper=subject.paper,
-        question="Does an ensemble sampler that knows nothing of Pólya-Gamma variables find the same posterior?",
+        question="An ensemble sampler without Pólya-Gamma variables finds the same posterior.",
         problems=("three-points",),
     )
     def exactness_ensemble(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -179,7 +179,7 @@ def _register_certificate(sampler: str, quantity: str, question: str) -> None:
 @check(
     "exactness/exact-probit/log_evidence",
     paper=certificates("exact-probit")[0].paper,
-    question="Does minimax tilting have the exact log Z?",
+    question="Minimax tilting has the exact log Z.",
     problems=certificates("exact-probit")[0].problems,
 )
 def exact_probit_log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -212,7 +212,7 @@ def _register_evidences(sampler: str) -> None:
     @check(
         f"exactness/{sampler}/log_evidence_routes",
         paper=certificates(sampler)[0].paper,
-        question="Do both routes to log Z meet quadrature, exact draws or the stored chains?",
+        question="Both routes to log Z agree with quadrature, exact draws or the stored chains.",
         problems=tuple(of_problem),
     )
     def exactness_log_evidence_routes(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -262,7 +262,7 @@ def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None
     @check(
         f"exactness/{sampler}/plain_sweeps",
         paper=certificates(sampler)[0].paper,
-        question="Has the sampler without its long moves the exact posterior too?",
+        question="The sampler without its long moves has the exact posterior too.",
         problems=(name,),
     )
     def plain_sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -64,7 +64,7 @@ def _register(short: Short) -> None:
     @check(
         f"exactness/{short.sampler}/short_chains",
         paper=short.paper,
-        question="Do chains that have not met say so, and is nothing judged by them?",
+        question="Chains that have not mixed report it, and nothing is judged by them.",
         problems=(short.problem,),
     )
     def exactness_short_chains(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -243,7 +243,7 @@ def _register(method: str) -> None:
     @check(
         f"exactness/{method}/hyper_prior_only",
         paper=PAPER,
-        question="With data that say nothing of the kernel parameters, are they drawn from their hyperprior?",
+        question="If the data do not depend on the kernel parameters, these are drawn from their hyperprior.",
         problems=(NO_PROBLEM,),
     )
     def hyper_prior_only(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -256,7 +256,7 @@ def _register_two_data(method: str) -> None:
     @check(
         f"exactness/{method}/hyper_two_data",
         paper=PAPER,
-        question="Do chains over parameters and latent values meet quadrature over both?",
+        question="Chains over parameters and latent values agree with quadrature over both.",
         problems=(),
         full=(NO_PROBLEM,),
     )

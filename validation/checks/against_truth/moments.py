@@ -78,7 +78,7 @@ def _register(method: str, own: list[Entry]) -> None:
     @check(
         f"discrepancy/{method}/moments",
         paper=PAPER[method],
-        question="Are means, covariances, probabilities and log Z as far from the truth as they were recorded to be?",
+        question="Means, covariances, probabilities and log Z are as far from the truth as recorded.",
         problems=quick,
         full=tuple(name for name in names if name not in quick),
     )

@@ -352,10 +352,10 @@ def apart(context: Context, _: None = None) -> Iterable[Outcome]:
 
 # -- registration ----------------------------------------------------------------------------------------------------
 
-add(f"exactness/{SAMPLER}/importance", "Have the chains the moments of (7)?", weighted, (_FEW,))
-add(f"exactness/{SAMPLER}/orthant", "Do both routes to log Z meet the orthant probability?", orthant, (_FEW,))
-add(f"exactness/{SAMPLER}/log_evidence_routes", "Do both routes to log Z agree?", both_routes, (_FEW,), (_TOY, _STEEP))
-add(f"exactness/{SAMPLER}/two_classes", "With two classes, is (7) the threshold model?", two_classes,
+add(f"exactness/{SAMPLER}/importance", "The chains have the moments of (7).", weighted, (_FEW,))
+add(f"exactness/{SAMPLER}/orthant", "Both routes to log Z agree with the orthant probability.", orthant, (_FEW,))
+add(f"exactness/{SAMPLER}/log_evidence_routes", "Both routes to log Z agree.", both_routes, (_FEW,), (_TOY, _STEEP))
+add(f"exactness/{SAMPLER}/two_classes", "With two classes, (7) is the threshold model.", two_classes,
     ("toy-2-sparse-threshold",))  # fmt: skip
 for _setup, _truth in ((EP, "pairwise"), (SEP, "pairwise"), (PER_CLASS, "pairwise"), (DATUM, "stored"),
                        (GFITC, "stored")):  # fmt: skip
@@ -364,14 +364,14 @@ for _setup, _truth in ((EP, "pairwise"), (SEP, "pairwise"), (PER_CLASS, "pairwis
         return from_truth(context, setup, problem)
 
     add(f"discrepancy/{_setup.method}/{_setup.prefix}{_truth}_truth",
-        "Is the method as near to the truth of its model as it was recorded to be?", _held,
+        "The method is as near to the truth of its model as recorded.", _held,
         (_TOY,), (_STEEP,))  # fmt: skip
 
 
 @check(
     f"discrepancy/{SAMPLER}/threshold",
     paper=PAPER,
-    question="How far is (7) from the threshold model, and does the distance grow with the number of classes?",
+    question="(7) is as far from the threshold model as recorded, and the distance grows with the number of classes.",
     problems=("-",),
 )
 def threshold(context: Context, _: None) -> Iterable[Outcome]:

@@ -195,7 +195,7 @@ def _register(method: str) -> None:
     @check(
         f"exactness/{method}/average_errors",
         paper=PAPER.get(method, "riihimaki2013"),
-        question="Do averages over draws err by what they state, over 32 seeds?",
+        question="Over 32 seeds averages over draws err by as much as they state.",
         problems=problems,
         full=full,
     )
@@ -210,7 +210,7 @@ def _register(method: str) -> None:
     @check(
         f"exactness/{method}/log_evidence_errors",
         paper=PAPER.get(method, "riihimaki2013"),
-        question="Does each route to log Z err by what it states, over 32 seeds?",
+        question="The errors of each route to log Z over 32 seeds are as large as it states.",
         problems=problems,
         full=full,
     )
@@ -264,7 +264,7 @@ def inducing_of(few: Few, white: Array) -> Array:
 @check(
     "exactness/gibbs-pairwise/draws",
     paper=PAPER["gibbs-pairwise"],
-    question="Have inducing values of the pairwise model the means and second moments of draws by rejection?",
+    question="Inducing values of the pairwise model have the means and second moments of draws by rejection.",
     problems=(NO_PROBLEM,),
 )
 def gibbs_pairwise_draws(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -137,7 +137,7 @@ def _register_library(method: str) -> None:
     @check(
         f"exactness/{method}/library",
         paper=PAPERS[method],
-        question="Do cards vouch for the library's truths, and do fresh runs agree with some drawn at random?",
+        question="Cards describe the library's truths, and fresh runs agree with some drawn at random.",
         problems=(),
         full=(NO_PROBLEM,),
     )
@@ -151,7 +151,7 @@ def _register(method: str) -> None:
     @check(
         f"exactness/{method}/stored",
         paper=PAPERS[method],
-        question="Does a fresh run agree with the truth that is stored?",
+        question="A fresh run agrees with the stored truth.",
         problems=tuple(problem_of(name) for name in own if name not in SLOW),
         full=tuple(problem_of(name) for name in own if name in SLOW),
     )

@@ -481,20 +481,22 @@ def _add(
 
 _SMALL, _SPARSE = ("two-points", "three-points-fitc"), ("three-points-fitc",)
 for _method in PAPERS:
-    _add("limit", _method, "predictions", "Are predictions those of the reported q(u)?", predictions,
+    _add("limit", _method, "predictions", "Predictions are those of the reported q(u).", predictions,
          *((_SPARSE, ("toy-sparse",)) if _method == "x-gpc-svi" else (_SMALL, ("toy", "toy-sparse"))))  # fmt: skip
-    _add("derivative", _method, "gradient_definition", "Is the gradient that of the judge's own objective?", gradients,
+    _add("derivative", _method, "gradient_definition", "The gradient is that of the judge's own objective.", gradients,
          _SPARSE if _method == "x-gpc-svi" else ("three-points", *_SPARSE))  # fmt: skip
 for _method in ("x-gpc", "svgpc"):
-    _add("derivative", _method, "stationary", "Is the judge's own objective stationary at the answer, and equal to it?",
+    _add("derivative", _method, "stationary", (
+        "The judge's own objective is stationary at the answer, and equal to it."
+    ),
          stationary, _SMALL, ("three-points",))  # fmt: skip
-_add("limit", "epgpc", "definition", "Are sites, q and log Z those of expectation propagation?", ep_definition, _SMALL,
+_add("limit", "epgpc", "definition", "Sites, q and log Z are those of expectation propagation.", ep_definition, _SMALL,
      ("three-points",))  # fmt: skip
 for _method in ("x-gpc-svi", "svgpc"):
-    _add("limit", _method, "batch_definition", "Do batches move q(u) as the definition says?", steps, _SPARSE,
+    _add("limit", _method, "batch_definition", "Batches move q(u) as the definition says.", steps, _SPARSE,
          ("toy-sparse",))  # fmt: skip
-    _add("limit", _method, "learning_definition", "Are steps on the prior Adam's along the scaled bound?", steps,
+    _add("limit", _method, "learning_definition", "Steps on the prior are Adam's along the scaled bound.", steps,
          _SPARSE, learning=True)  # fmt: skip
-_add("limit", "epgpc", "batch_definition", "Do batches move sites as the definition says?", ep_steps, _SPARSE,
+_add("limit", "epgpc", "batch_definition", "Batches move sites as the definition says.", ep_steps, _SPARSE,
      ("toy-sparse",))  # fmt: skip
-_add("limit", "svi", "batch_definition", "Are steps AdaDelta's along the scaled bound?", adadelta, _SPARSE)
+_add("limit", "svi", "batch_definition", "Steps are AdaDelta's along the scaled bound.", adadelta, _SPARSE)

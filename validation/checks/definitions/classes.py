@@ -475,9 +475,9 @@ def _solver(context: Context, method: str, problem: Problem) -> Callable[..., So
 
 _FEW, _TOY, _ERRORS = "two-points-3-sparse-threshold", "toy-3-sparse-threshold", "two-points-3-sparse-errors"
 _P17, _P20 = "villacampa2017", "villacampa2020"
-_FLAT = "Is log Z what is defined, flat in sites or q, with these derivatives?"
-_BATCH = "Do batches move sites or q as the definition says?"
-_OF_Q = "Are predictions those of the reported q?"
+_FLAT = "Log Z is the defined one and stationary in sites or q, and has these derivatives."
+_BATCH = "Batches move sites or q as the definition says."
+_OF_Q = "Predictions are those of the reported q."
 _add("limit/ep/definition", _P17, _FLAT, _setup(pairs_definition, EP), (_FEW,), ("toy-2-sparse-threshold",))
 _add("limit/ep/datum_definition", _P17, _FLAT, _setup(datum_definition, DATUM), (_FEW,))
 _add("limit/gfitc/definition", _P17, _FLAT, _setup(pairs_definition, GFITC), (_FEW,), ("toy-2-sparse-threshold",))

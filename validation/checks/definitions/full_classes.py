@@ -441,7 +441,7 @@ def _extended(problem: Problem, x: Array, label: int) -> Mode:
 
 # -- registration ----------------------------------------------------------------------------------------------------
 
-_QUESTION = "Are sites or mode, log Z, its derivatives and predictions those of the definition?"
+_QUESTION = "Sites or mode, log Z, its derivatives and predictions are those of the definition."
 for _method, _function in (
     *((name, ep_definition) for name in ("nested-ep", "nested-iep", "qep", "qiep")),
     ("vb-probit", variational),

@@ -104,7 +104,7 @@ def _moved(context: Context, witness: str, problem: Problem, value: float) -> fl
 @check(
     "limit/label-regression/claims",
     paper="villacampa2020",
-    question="Is what is claimed of the closed form true where float64 hardly decides it?",
+    question="Claims about the closed form hold where float64 hardly decides them.",
     problems=(NO_PROBLEM,),
 )
 def claims(context: Context, problem: None) -> Iterable[Outcome]:

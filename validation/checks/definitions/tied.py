@@ -263,11 +263,11 @@ for _setup in (SEP, PER_CLASS):
         return asked
 
     _where = f"{{}}/sep/{_setup.prefix}{{}}"
-    add(_where.format("limit", "definition"), "Is the tied factor the sum of the factors refined from its cavity?",
+    add(_where.format("limit", "definition"), "The tied factor is the sum of the factors refined from its cavity.",
         _of(fixed_point), (_FEW,), (_TOY,))  # fmt: skip
-    add(_where.format("limit", "batch_definition"), "Do batches move the tied factor as the definition says?",
+    add(_where.format("limit", "batch_definition"), "Batches move the tied factor as the definition says.",
         _of(replayed), (_TOY,))  # fmt: skip
-    add(_where.format("derivative", "definition"), "Are both gradients derivatives of what they are said to be?",
+    add(_where.format("derivative", "definition"), "Both gradients are derivatives of what they are documented to be.",
         _of(gradients), (_FEW,), (_TOY,))  # fmt: skip
-    add(_where.format("derivative", "batch_definition"), "Is a step of learning along (12), of the batch's share?",
+    add(_where.format("derivative", "batch_definition"), "A step of learning goes along (12) for the batch's share.",
         _of(learned_step), (_TOY,))  # fmt: skip

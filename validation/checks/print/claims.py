@@ -53,7 +53,10 @@ def within(observed: float, limit: float, why: str) -> Compared:
 
 
 @says(
-    "wenzel2019", "gibbs-logit", "logit-mixture", "Is the logistic function a mixture of Gaussian shapes over PG(1, 0)?"
+    "wenzel2019",
+    "gibbs-logit",
+    "logit-mixture",
+    ("The logistic function is a mixture of Gaussian shapes over PG(1, 0)."),
 )
 def gibbs_logit_logit_mixture(context: Context) -> Iterable[Outcome]:
     from gibbs.draws.polya_gamma import sample_polya_gamma
@@ -82,7 +85,7 @@ def _augmented(mean: Array, var: Array, c: Array, sign: Array) -> Array:
     "wenzel2019",
     "x-gpc",
     "bounds-differ-by-kl",
-    "Does the augmented bound fall short by the mean divergence of PG(1, c)?",
+    "The augmented bound is lower by the mean divergence of PG(1, c).",
 )
 def x_gpc_bounds_differ_by_kl(context: Context) -> Iterable[Outcome]:
     rng, observed, least = np.random.default_rng(2), 0.0, np.inf
@@ -100,7 +103,7 @@ def x_gpc_bounds_differ_by_kl(context: Context) -> Iterable[Outcome]:
     yield flaws(least < 0.0, f"the least divergence is {least:.2e}", "paper", "divergences below zero")
 
 
-@says("wenzel2019", "x-gpc", "gibbs-mackay", "Is the bound without inducing points that of Gibbs and MacKay?")
+@says("wenzel2019", "x-gpc", "gibbs-mackay", "The bound without inducing points is that of Gibbs and MacKay.")
 def x_gpc_gibbs_mackay(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(3), 0.0
     sign = np.array([1.0, -1.0, -1.0, 1.0, 1.0])
@@ -117,7 +120,7 @@ def x_gpc_gibbs_mackay(context: Context) -> Iterable[Outcome]:
     "wenzel2019",
     "x-gpc",
     "gap-lower-bound",
-    "Do the optimal bounds lie apart by at least the divergence at the augmented one?",
+    "The optimal bounds differ by at least the divergence at the augmented one.",
 )
 def x_gpc_gap_lower_bound(context: Context) -> Iterable[Outcome]:
     for kind in ("logit", "logit full", "logit small"):
@@ -142,7 +145,7 @@ def x_gpc_gap_lower_bound(context: Context) -> Iterable[Outcome]:
     "wenzel2019",
     "x-gpc",
     "rate-one-is-ascent",
-    "Is a step of rate one block-coordinate ascent, and does the bound never fall?",
+    "A step of rate one is block-coordinate ascent, and the bound never decreases.",
 )
 def x_gpc_rate_one_is_ascent(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(4)
@@ -192,7 +195,7 @@ def _kl(mu: Array, Sigma: Array, K: Array) -> float:
     "wenzel2019",
     "x-gpc-svi",
     "always-positive-definite",
-    "Is Sigma positive definite after steps of any rate up to one from any start, and not of any rate above?",
+    "Sigma is positive definite after steps of any rate up to one from any start, and not after every rate above.",
 )
 def x_gpc_svi_always_positive_definite(context: Context) -> Iterable[Outcome]:
     rng, least, beyond = np.random.default_rng(5), np.inf, np.inf
@@ -213,7 +216,7 @@ def x_gpc_svi_always_positive_definite(context: Context) -> Iterable[Outcome]:
     yield flaws(beyond > 0.0, why, "paper", "no indefinite step above one")
 
 
-@says("wenzel2019", "x-gpc", "local-unique", "Is (11) the only maximum in c, and c = 0 a minimum?")
+@says("wenzel2019", "x-gpc", "local-unique", "(11) is the only maximum in c, and c = 0 is a minimum.")
 def x_gpc_local_unique(context: Context) -> Iterable[Outcome]:
     rng, wrong = np.random.default_rng(6), 0
     grid = np.linspace(1e-3, 30.0, 30_000)
@@ -232,7 +235,7 @@ def x_gpc_local_unique(context: Context) -> Iterable[Outcome]:
 # -- riihimaki2013 ---------------------------------------------------------------------------------------------------
 
 
-@says("riihimaki2013", "nested-ep", "rank", "Has the site precision rank c - 1?")
+@says("riihimaki2013", "nested-ep", "rank", "The site precision has rank c - 1.")
 def nested_ep_rank(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
@@ -249,7 +252,7 @@ def nested_ep_rank(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "pi-null-vector",
-    "Is 1 the null vector of the site precision, and nu orthogonal to it?",
+    "1 is the null vector of the site precision, and nu is orthogonal to it.",
 )
 def nested_ep_pi_null_vector(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
@@ -267,7 +270,7 @@ def nested_ep_pi_null_vector(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "laplace",
     "pi-like-laplace",
-    "Has the site precision the form of Laplace's W, diagonal less rank one?",
+    "The site precision has the form of Laplace's W, diagonal less rank one.",
 )
 def laplace_pi_like_laplace(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
@@ -285,7 +288,7 @@ def laplace_pi_like_laplace(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "moment-matching",
-    "Is the Gaussian that minimises KL(p||q) the one with the moments of p?",
+    "The Gaussian that minimises KL(p||q) is the one with the moments of p.",
 )
 def nested_ep_moment_matching(context: Context) -> Iterable[Outcome]:
     mean, var = 0.3, 1.8  # of a skewed density: a normal one times Phi
@@ -315,7 +318,7 @@ def nested_ep_moment_matching(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "damping-breaks-form",
-    "Does damping of site precisions lose the form (12), and of alpha keep it?",
+    "Damping of site precisions loses the form (12), and damping of alpha keeps it.",
 )
 def nested_ep_damping_breaks_form(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
@@ -343,7 +346,7 @@ def nested_ep_damping_breaks_form(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "vb-probit",
     "probit-cone",
-    "Is the multinomial probit the probability that one of c unit normals is largest?",
+    "The multinomial probit is the probability that one of c unit normals is largest.",
 )
 def vb_probit_probit_cone(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import model
@@ -367,7 +370,7 @@ def vb_probit_probit_cone(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "vi-jj",
     "jj-tight",
-    "Does the bound on the log-logistic function hold everywhere, tight at t = xi and -xi?",
+    "The bound on the log-logistic function holds everywhere and is tight at t = xi and -xi.",
 )
 def vi_jj_jj_tight(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jaakkola_jordan_bound
@@ -382,7 +385,7 @@ def vi_jj_jj_tight(context: Context) -> Iterable[Outcome]:
     yield within(float(np.abs(tight).max()), 1e-13, "at t = xi and t = -xi")
 
 
-@says("izmailov2016", "vi-jj", "jj-below-elbo", "Is J below the bound (11) for every xi?")
+@says("izmailov2016", "vi-jj", "jj-below-elbo", "J is below the bound (11) for every xi.")
 def vi_jj_jj_below_elbo(context: Context) -> Iterable[Outcome]:
     rng, worst = np.random.default_rng(13), -np.inf
     sign = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
@@ -394,7 +397,7 @@ def vi_jj_jj_below_elbo(context: Context) -> Iterable[Outcome]:
                    "quadrature", "nat")  # fmt: skip
 
 
-@says("izmailov2016", "vi-jj", "jj-xi-optimal", "Has the optimal xi the closed form (15)?")
+@says("izmailov2016", "vi-jj", "jj-xi-optimal", "The optimal xi has the closed form (15).")
 def vi_jj_jj_xi_optimal(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jj_optimal_xi
 
@@ -412,7 +415,7 @@ def vi_jj_jj_xi_optimal(context: Context) -> Iterable[Outcome]:
     )
 
 
-@says("izmailov2016", "svi", "parameters-svi", "Does the number of parameters that svi optimises grow as m squared?")
+@says("izmailov2016", "svi", "parameters-svi", "The number of parameters that svi optimises grows as m squared.")
 def svi_parameters_svi(context: Context) -> Iterable[Outcome]:
     for m in (2, 3, 4):
         # dimension of the set that q(u) moves in, from differences of its ends on more data sets than that
@@ -432,7 +435,7 @@ def svi_parameters_svi(context: Context) -> Iterable[Outcome]:
 # -- villacampa2017 and villacampa2020 -------------------------------------------------------------------------------
 
 
-@says("villacampa2017", "vi-robust", "jensen", "Is log E[p] at least E[log p]?")
+@says("villacampa2017", "vi-robust", "jensen", "log E[p] is at least E[log p].")
 def vi_robust_jensen(context: Context) -> Iterable[Outcome]:
     rng, least = np.random.default_rng(15), np.inf
     for mean, var in _gaussians(rng, 20):
@@ -441,7 +444,7 @@ def vi_robust_jensen(context: Context) -> Iterable[Outcome]:
     yield flaws(least <= 0.0, f"a hundred q with variance: the least gap is {least:.1e}", "paper", "gaps below zero")
 
 
-@says("villacampa2017", "ep", "predictive-one-dimension", "Are class probabilities integrals in one dimension?")
+@says("villacampa2017", "ep", "predictive-one-dimension", "Class probabilities are integrals in one dimension.")
 def ep_predictive_one_dimension(context: Context) -> Iterable[Outcome]:
     from reference.villacampa2017.prediction import predictive_class_probability
 
@@ -471,14 +474,12 @@ def _fixed_points(context: Context, method: str, **options: Any) -> Iterable[Out
     yield within(max(gaps), 1e-8, "q and log Z at both")
 
 
-@says("villacampa2017", "ep", "damping-fixed-points", "Does damping leave the fixed points of EP where they are?")
+@says("villacampa2017", "ep", "damping-fixed-points", "Damping does not move the fixed points of EP.")
 def ep_damping_fixed_points(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "ep")
 
 
-@says(
-    "villacampa2020", "pep", "damping-fixed-points", "Does damping leave the fixed points of power EP where they are?"
-)
+@says("villacampa2020", "pep", "damping-fixed-points", "Damping does not move the fixed points of power EP.")
 def pep_damping_fixed_points(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "pep", alpha=0.5)
 
@@ -487,7 +488,7 @@ def pep_damping_fixed_points(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "bb-alpha",
     "hellinger-symmetric",
-    "Is alpha = 1/2 the only symmetric member of the family of divergences?",
+    "alpha = 1/2 is the only symmetric member of the family of divergences.",
 )
 def bb_alpha_hellinger_symmetric(context: Context) -> Iterable[Outcome]:
     def divergence(alpha: float, m: tuple[float, float], v: tuple[float, float]) -> float:
@@ -505,9 +506,7 @@ def bb_alpha_hellinger_symmetric(context: Context) -> Iterable[Outcome]:
                      "departures")  # fmt: skip
 
 
-@says(
-    "villacampa2020", "pep", "objective-near-test", "Does the data term of PEP come closer to log E[p] as alpha rises?"
-)
+@says("villacampa2020", "pep", "objective-near-test", "The data term of PEP comes closer to log E[p] as alpha rises.")
 def pep_objective_near_test(context: Context) -> Iterable[Outcome]:
     rng, wrong, last = np.random.default_rng(18), 0, 0.0
     alphas = np.linspace(0.05, 1.0, 20)
@@ -524,7 +523,7 @@ def pep_objective_near_test(context: Context) -> Iterable[Outcome]:
 
 
 @says(
-    "villacampa2020", "mh-softmax", "gumbel", "Is the largest latent value with Gumbel noise labelled by the softmax?"
+    "villacampa2020", "mh-softmax", "gumbel", "The largest latent value with Gumbel noise is labelled by the softmax."
 )
 def mh_softmax_gumbel(context: Context) -> Iterable[Outcome]:
     rng, size = np.random.default_rng(19), 100_000

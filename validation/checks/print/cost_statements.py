@@ -92,13 +92,13 @@ def _by_data(
 # -- the full prior ------------------------------------------------------------------------------------------------
 
 
-@says_at_length("izmailov2016", "laplace-binary", "cost-full", "Takes an iteration with the full prior n³ operations?")
+@says_at_length("izmailov2016", "laplace-binary", "cost-full", "An iteration with the full prior takes n³ operations.")
 def laplace_binary_cost_full(context: Context) -> Iterable[Outcome]:
     counts = [_step("fast", "laplace-binary", _problem(n, 0, 2, "logit"), **_HELD) for n in (16, 24, 32, 40, 48)]
     yield _degree("laplace-binary, n = 16 to 48", counts, 3)
 
 
-@says_at_length("wenzel2019", "x-gpc", "cost-full", "Takes a sweep with the full prior n³ operations?")
+@says_at_length("wenzel2019", "x-gpc", "cost-full", "A sweep with the full prior takes n³ operations.")
 def x_gpc_cost_full(context: Context) -> Iterable[Outcome]:
     sizes = (16, 24, 32, 40, 48)
     counts = [_step("fast", "x-gpc", _problem(n, 0, 2, "logit"), accelerate=False, **_HELD) for n in sizes]
@@ -115,18 +115,25 @@ def _full_classes(method: str, likelihood: str, **own: Any) -> Iterable[Outcome]
     yield _degree("the coefficient of n³ in C", leading, 1)
 
 
-@says_at_length("villacampa2017", "nested-iep", "cost-full", "Take C classes with the full prior C N³ operations?")
+@says_at_length(
+    "villacampa2017",
+    "nested-iep",
+    "cost-full",
+    ("With C classes and the full prior, an iteration takes C N³ operations."),
+)
 def nested_iep_cost_full(context: Context) -> Iterable[Outcome]:
     yield from _full_classes("nested-iep", "multinomial-probit", accelerate=False, inner="incremental")
 
 
-@says_at_length("villacampa2020", "laplace", "cost-full", "Take C classes with the full prior C N³ operations?")
+@says_at_length(
+    "villacampa2020", "laplace", "cost-full", ("With C classes and the full prior, an iteration takes C N³ operations.")
+)
 def laplace_cost_full(context: Context) -> Iterable[Outcome]:
     yield from _full_classes("laplace", "softmax")
 
 
 @says_at_length(
-    "riihimaki2013", "nested-ep", "cost-lowrank-naive", "Takes dense algebra over all latent values (c n)³ operations?"
+    "riihimaki2013", "nested-ep", "cost-lowrank-naive", "Dense algebra over all latent values takes (c n)³ operations."
 )
 def nested_ep_cost_lowrank_naive(context: Context) -> Iterable[Outcome]:
     own: dict[str, Any] = {"tolerance": 1e-14, "inner": "incremental"}
@@ -170,7 +177,7 @@ def _collapsed(n: int, m: int) -> float:
     return operations(run)
 
 
-@says_at_length("izmailov2016", "vi-jj", "cost-inducing", "Takes an iteration of each method n m² operations?")
+@says_at_length("izmailov2016", "vi-jj", "cost-inducing", "An iteration of each method takes n m² operations.")
 def vi_jj_cost_inducing(context: Context) -> Iterable[Outcome]:
     for method in ("svi", "vi-jj", "vi-taylor"):
         yield from _by_data(method, partial(_logit, method))
@@ -183,13 +190,13 @@ def _sweep(method: str, n: int, m: int, C: int = 3, **own: Any) -> float:
     return _step("fast", method, asked, elementwise=not rough, **own, **_HELD)
 
 
-@says_at_length("villacampa2017", "gfitc", "cost-fitc", "Takes a sweep of GFITC N M² operations, for each class?")
+@says_at_length("villacampa2017", "gfitc", "cost-fitc", "A sweep of GFITC takes N M² operations for each class.")
 def gfitc_cost_fitc(context: Context) -> Iterable[Outcome]:
     yield from _by_data("gfitc", partial(_sweep, "gfitc"))
     yield _degree("gfitc, in C", [_sweep("gfitc", 24, 5, C) for C in (2, 3, 4, 5)], 1)
 
 
-@says_at_length("villacampa2020", "pep", "cost-fitc", "Takes a sweep of PEP in batch N M² operations, for each class?")
+@says_at_length("villacampa2020", "pep", "cost-fitc", "A sweep of PEP in batch takes N M² operations for each class.")
 def pep_cost_fitc(context: Context) -> Iterable[Outcome]:
     count = partial(_sweep, "pep", alpha=0.5)
     yield _degree("pep, in N at M = 8", [count(n, 8) for n in (40, 80, 120, 160)], 1, _ROUGH)
@@ -197,7 +204,9 @@ def pep_cost_fitc(context: Context) -> Iterable[Outcome]:
     yield _degree("pep, in C", [count(60, 8, C=C) for C in (2, 3, 4, 5)], 1, _ROUGH)
 
 
-@says_at_length("villacampa2017", "ep", "cost-ep-time", "Take a sweep of EP and its gradient N M² operations, C times?")
+@says_at_length(
+    "villacampa2017", "ep", "cost-ep-time", ("A sweep of EP and its gradient take N M² operations, C times.")
+)
 def ep_cost_ep_time(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
@@ -225,7 +234,7 @@ def _batch(method: str, n: int, m: int, C: int = 3, *, elementwise: bool = False
                  **_LEARNING)  # fmt: skip
 
 
-@says_at_length("villacampa2017", "sep", "cost-minibatch", "Takes a step of SEP C M³ operations, whatever N is?")
+@says_at_length("villacampa2017", "sep", "cost-minibatch", "A step of SEP takes C M³ operations, whatever N is.")
 def sep_cost_minibatch(context: Context) -> Iterable[Outcome]:
     count = partial(_batch, "sep", elementwise=True)
     yield _degree("in N", [count(n, 5) for n in (30, 60, 120)], 0)
@@ -246,18 +255,18 @@ def _rough_steps(name: str, count: Callable[..., float]) -> Iterable[Outcome]:
     yield Compared(abs(eight / four - 2.0), 2.0 * _ROUGH, why, "paper", "counts")
 
 
-@says_at_length("villacampa2017", "vi-robust", "vi-same-cost", "Has VI the order of cost that SEP has?")
+@says_at_length("villacampa2017", "vi-robust", "vi-same-cost", "VI has the same order of cost as SEP.")
 def vi_robust_vi_same_cost(context: Context) -> Iterable[Outcome]:
     yield from _rough_steps("vi-robust", partial(_batch, "vi-robust"))
     yield from _rough_steps("sep", partial(_batch, "sep"))
 
 
-@says_at_length("villacampa2020", "apep", "cost-minibatch", "Takes a step of APEP C M³ operations, whatever N is?")
+@says_at_length("villacampa2020", "apep", "cost-minibatch", "A step of APEP takes C M³ operations, whatever N is.")
 def apep_cost_minibatch(context: Context) -> Iterable[Outcome]:
     yield from _rough_steps("apep", partial(_batch, "apep", alpha=0.5))
 
 
-@says_at_length("wenzel2019", "x-gpc-svi", "cost-sparse", "Takes a step m³ operations, whatever n is?")
+@says_at_length("wenzel2019", "x-gpc-svi", "cost-sparse", "A step takes m³ operations, whatever n is.")
 def x_gpc_svi_cost_sparse(context: Context) -> Iterable[Outcome]:
     def count(n: int, m: int) -> float:
         return _step("fast", "x-gpc-svi", _problem(n, m, 2, "logit"), key="n_steps", **_BATCH)
@@ -266,7 +275,9 @@ def x_gpc_svi_cost_sparse(context: Context) -> Iterable[Outcome]:
     yield _degree("x-gpc-svi, in m", [count(60, m) for m in (4, 8, 12, 16, 20)], 3)
 
 
-@says_at_length("wenzel2019", "epgpc", "epgpc-cost-like-svgpc", "Is a step of epgpc of the order in m of one of svgpc?")
+@says_at_length(
+    "wenzel2019", "epgpc", "epgpc-cost-like-svgpc", ("A step of epgpc has the same order in m as one of svgpc.")
+)
 def epgpc_epgpc_cost_like_svgpc(context: Context) -> Iterable[Outcome]:
     for witness, method in (("fast", "epgpc"), ("reference", "svgpc")):
         counts = [
@@ -276,7 +287,7 @@ def epgpc_epgpc_cost_like_svgpc(context: Context) -> Iterable[Outcome]:
         yield _degree(f"{method}, in m", counts, 3)
 
 
-@says_at_length("wenzel2019", "x-gpc", "prediction-cost", "Takes a test point m operations for its mean, m² in all?")
+@says_at_length("wenzel2019", "x-gpc", "prediction-cost", "A test point takes m operations for its mean, m² in all.")
 def x_gpc_prediction_cost(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
@@ -299,7 +310,12 @@ def x_gpc_prediction_cost(context: Context) -> Iterable[Outcome]:
                    "reference")  # fmt: skip
 
 
-@says_at_length("izmailov2016", "vi-jj-full", "full-iterations-faster", "Takes an iteration of vi-JJ-full less work?")
+@says_at_length(
+    "izmailov2016",
+    "vi-jj-full",
+    "full-iterations-faster",
+    ("An iteration of vi-JJ-full takes less work than one of the others."),
+)
 def vi_jj_full_full_iterations_faster(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
@@ -317,7 +333,7 @@ def vi_jj_full_full_iterations_faster(context: Context) -> Iterable[Outcome]:
 # -- likelihoods of riihimaki2013 ----------------------------------------------------------------------------------
 
 
-@says_at_length("riihimaki2013", "nested-ep", "cost-inner", "Take inner EP's moments n n_in (c - 1)³ operations?")
+@says_at_length("riihimaki2013", "nested-ep", "cost-inner", "Inner EP's moments take n n_in (c - 1)³ operations.")
 def nested_ep_cost_inner(context: Context) -> Iterable[Outcome]:
     def count(D: int, n: int = 7, sweeps: int = 1) -> float:
         def run() -> None:
@@ -338,7 +354,7 @@ def nested_ep_cost_inner(context: Context) -> Iterable[Outcome]:
     yield _degree("in n_in", [count(3, 5, sweeps) for sweeps in (1, 2, 3)], 1)
 
 
-@says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "Take VB's expectations n (c - 1) values of Φ?")
+@says_at_length("riihimaki2013", "vb-probit", "cost-vb-likelihood", "VB's expectations take n (c - 1) values of Φ.")
 def vb_probit_cost_vb_likelihood(context: Context) -> Iterable[Outcome]:
     def count(n: int, D: int) -> float:
         # slopes of 0: the integrand is N(u; 0, 1) times a constant, whose nodes are as many for every n and D
@@ -355,7 +371,7 @@ def vb_probit_cost_vb_likelihood(context: Context) -> Iterable[Outcome]:
     yield _degree("in c - 1", [count(7, D) for D in (1, 2, 3, 4)], 1)
 
 
-@says_at_length("riihimaki2013", "laplace", "cost-la-likelihood", "Take Laplace's derivatives n c operations?")
+@says_at_length("riihimaki2013", "laplace", "cost-la-likelihood", "Laplace's derivatives take n c operations.")
 def laplace_cost_la_likelihood(context: Context) -> Iterable[Outcome]:
     def count(n: int, c: int) -> float:
         f, y = np.random.default_rng(0).standard_normal(n * c), np.arange(n) % c
@@ -372,7 +388,9 @@ def laplace_cost_la_likelihood(context: Context) -> Iterable[Outcome]:
     yield _degree("in c", [count(7, c) for c in (2, 3, 4, 5)], 1)
 
 
-@says_at_length("riihimaki2013", "laplace-tkp", "la-tkp-cost", "Takes LA-TKP about c + 1 times LA's work a test input?")
+@says_at_length(
+    "riihimaki2013", "laplace-tkp", "la-tkp-cost", ("LA-TKP takes about c + 1 times LA's work for each test input.")
+)
 def laplace_tkp_la_tkp_cost(context: Context) -> Iterable[Outcome]:
     from validation.door.solve import solve
 
@@ -430,7 +448,7 @@ def _order_between(small: float, large: float, factor: float) -> float:
 
 
 @says_at_length(
-    "villacampa2017", "sep", "sep-memory-factor", "Does EP hold more than SEP by a factor of order N, far below n?"
+    "villacampa2017", "sep", "sep-memory-factor", "EP stores more than SEP by a factor of order N, far below n."
 )
 def sep_sep_memory_factor(context: Context) -> Iterable[Outcome]:
     C, rows = 3, (1000, 4000)
@@ -445,7 +463,7 @@ def sep_sep_memory_factor(context: Context) -> Iterable[Outcome]:
                    "paper", "bytes held")  # fmt: skip
 
 
-@says_at_length("villacampa2017", "ep", "cost-ep-memory", "Does EP hold N M C numbers?")
+@says_at_length("villacampa2017", "ep", "cost-ep-memory", "EP stores N M C numbers.")
 def ep_cost_ep_memory(context: Context) -> Iterable[Outcome]:
     base = _held("ep", 1000, 10, 2)
     grown = (("N", _held("ep", 4000, 10, 2)), ("M", _held("ep", 1000, 40, 2)), ("C", _held("ep", 1000, 10, 8)))
@@ -468,25 +486,27 @@ def _of_classes_and_points(method: str) -> Iterable[Outcome]:
     yield Compared(abs(by_points - 2.0), 0.15, f"{method}: order {by_points:.3f} in M", "paper", "bytes held")
 
 
-@says_at_length("villacampa2017", "sep", "cost-sep-memory", "Does SEP hold C M² numbers, whatever N is?")
+@says_at_length("villacampa2017", "sep", "cost-sep-memory", "SEP stores C M² numbers, whatever N is.")
 def sep_cost_sep_memory(context: Context) -> Iterable[Outcome]:
     yield _of_rows("sep")
     yield from _of_classes_and_points("sep")
 
 
-@says_at_length("villacampa2020", "apep", "cost-sep-memory", "Do tied factors take C M² numbers, whatever N is?")
+@says_at_length("villacampa2020", "apep", "cost-sep-memory", "Tied factors take C M² numbers, whatever N is.")
 def apep_cost_sep_memory(context: Context) -> Iterable[Outcome]:
     yield _of_rows("apep")
     yield from _of_classes_and_points("apep")
 
 
-@says_at_length("villacampa2020", "apep", "cost-memory-independent", "Holds no rival of PEP more for more data?")
+@says_at_length(
+    "villacampa2020", "apep", "cost-memory-independent", ("No rival of PEP stores more when there are more data.")
+)
 def apep_cost_memory_independent(context: Context) -> Iterable[Outcome]:
     for energy in ("apep", "arpep", "rpapep"):
         yield _of_rows(energy)
 
 
-@says_at_length("villacampa2020", "pep", "cost-pep-memory", "Does PEP hold factors for every datum, and no rival?")
+@says_at_length("villacampa2020", "pep", "cost-pep-memory", "PEP stores factors for every datum, and no rival does.")
 def pep_cost_pep_memory(context: Context) -> Iterable[Outcome]:
     order = _order_between(_held("pep", 1000, 10, 3), _held("pep", 4000, 10, 3), 4.0)
     yield Compared(abs(order - 1.0), 0.15, f"pep: order {order:.3f} in N", "paper", "bytes held")

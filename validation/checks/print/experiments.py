@@ -90,7 +90,7 @@ def _course(name: str, course: Any, y: NDArray[np.int64], solutions: Iterable[An
 @check(
     "print/nested-ep/experiments",
     paper="riihimaki2013",
-    question="Do the studies of section 5 report what reference and the chains answer, one by one?",
+    question="The studies of section 5 report the answers of reference and the chains, one by one.",
     problems=("-",),
 )
 def riihimaki_experiments(context: Context, problem: None) -> Iterable[Outcome]:
@@ -168,7 +168,7 @@ def _benchmark(context: Context) -> Iterable[Outcome]:
 @check(
     "print/ep/experiments",
     paper="villacampa2017",
-    question="Do the experiments of section 4 report what reference answers where they look?",
+    question="The experiments of section 4 report reference's answers at the points that they evaluate.",
     problems=("-",),
 )
 def villacampa2017_experiments(context: Context, problem: None) -> Iterable[Outcome]:
@@ -226,7 +226,9 @@ def villacampa2017_experiments(context: Context, problem: None) -> Iterable[Outc
 @check(
     "print/pep/experiments",
     paper="villacampa2020",
-    question="Do the experiments of section 5 and appendix C report what reference answers where they look?",
+    question=(
+        "The experiments of section 5 and appendix C report reference's answers at the points that they evaluate."
+    ),
     problems=("-",),
 )
 def villacampa2020_experiments(context: Context, problem: None) -> Iterable[Outcome]:
@@ -293,7 +295,7 @@ def _baselines(context: Context, posed: Any, prior: Prior) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/compared_with_gibbs",
     paper="wenzel2019",
-    question="Does the comparison of Figure 1 pair means, deviations and probabilities with the chains' errors?",
+    question="The comparison of Figure 1 pairs means, deviations and probabilities with the chains' errors.",
     problems=("two-points",),
 )
 def compared_with_gibbs(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -107,7 +107,7 @@ def jj_value(xi: Array, K: Given) -> float:
 @check(
     "print/vi-jj/model",
     paper=PAPER,
-    question="Are (1) to (6) as printed what scipy's distributions and integrals say, and (4) what fast predicts?",
+    question="(1) to (6) as printed agree with scipy's distributions and integrals, and (4) with fast's predictions.",
     problems=("three-points",),
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -158,7 +158,7 @@ def mixture(z: Array, nu: float) -> Array:
 @check(
     "print/vi-jj/kernels",
     paper=PAPER,
-    question="Are the covariances of section 2.3 as printed those of fast and of their definitions?",
+    question="The covariances of section 2.3 as printed are those of fast and of their definitions.",
     problems=("three-points",),
 )
 def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -201,7 +201,7 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/svi/inducing",
     paper=PAPER,
-    question="Are (7) to (10) and the terms of (11), evaluated on fast's q(u), its latent moments and its bound?",
+    question="(7) to (10) and the terms of (11), evaluated on fast's q(u), are its latent moments and its bound.",
     problems=SPARSE,
 )
 def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -256,7 +256,9 @@ def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/vi-jj/bound",
     paper=PAPER,
-    question="Do section 4.1 and algorithm 1, evaluated on fast's q(u) and ξ, give its bound, and their misprints not?",
+    question=(
+        "Section 4.1 and algorithm 1, evaluated on fast's q(u) and ξ, give its bound, and their misprints do not."
+    ),
     problems=SPARSE,
 )
 def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -327,7 +329,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/vi-taylor/bound",
     paper=PAPER,
-    question="Do (16) and section 4.2, evaluated on fast's q(u) and ξ, give its objective, and is ξ = m no optimum?",
+    question="(16) and section 4.2, evaluated on fast's q(u) and ξ, give its objective, and ξ = m is no optimum.",
     problems=SPARSE,
 )
 def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -378,7 +380,7 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/svi/settings",
     paper=PAPER,
-    question="Do settings and preparations of section 5.1 say what the section says?",
+    question="Settings and preparations of section 5.1 are those of the text.",
     problems=("-",),
 )
 def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:

@@ -93,7 +93,10 @@ def _counted(name: str, actual: Any, expected: Any, by: str) -> Outcome:
 @check(
     "print/svi/protocols",
     paper="izmailov2016",
-    question="Is the mean of section 2.1 taken point by point, and the curve of section 5.2 from runs of their own?",
+    question=(
+        "The mean of section 2.1 is taken point by point, and each point of the curve of section 5.2 comes from its "
+        "own run."
+    ),
     problems=("-",),
 )
 def izmailov_protocols(context: Context, problem: None) -> Iterable[Outcome]:
@@ -120,7 +123,7 @@ def izmailov_protocols(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/protocols",
     paper="wenzel2019",
-    question="Do folds, times and inducing points of sections 5.2 and 5.3 give the scores that one counts by hand?",
+    question="Folds, times and inducing points of sections 5.2 and 5.3 give the scores counted by hand.",
     problems=("-",),
 )
 def wenzel_protocols(context: Context, problem: None) -> Iterable[Outcome]:
@@ -157,7 +160,7 @@ def wenzel_protocols(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/positive_definite",
     paper="wenzel2019",
-    question="Is the smallest eigenvalue after a step of section 4.3 that of the inverse of the convex combination?",
+    question="The smallest eigenvalue after a step of section 4.3 is that of the inverse of the convex combination.",
     problems=(X_GPC_PROBLEM,),
 )
 def positive_definite(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -182,7 +185,7 @@ def positive_definite(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/cavity_mean",
     paper="villacampa2017",
-    question="Are (35) and (36) the mean of a latent value when inducing values are drawn from a cavity?",
+    question="(35) and (36) are the mean of a latent value when inducing values are drawn from a cavity.",
     problems=("two-points-3-sparse-threshold",),
 )
 def cavity_mean(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -201,7 +204,7 @@ def cavity_mean(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/nested-ep/gibbs_sweep",
     paper="riihimaki2013",
-    question="Does a sweep of the Gibbs sampler of section 4.2.2 draw h given f and y, and then f given h?",
+    question="A sweep of the Gibbs sampler of section 4.2.2 draws h given f and y, and then f given h.",
     problems=("-",),
 )
 def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
@@ -249,7 +252,7 @@ def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/nested-ep/comparison",
     paper="riihimaki2013",
-    question="Are the intervals of section 5.5 those of Dirichlet weights and Dirichlet-multinomial outcomes?",
+    question="The intervals of section 5.5 are those of Dirichlet weights and Dirichlet-multinomial outcomes.",
     problems=("-",),
 )
 def comparisons(context: Context, problem: None) -> Iterable[Outcome]:
@@ -292,7 +295,7 @@ def comparisons(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/ep/protocols",
     paper="villacampa2017",
-    question="Do splits and averages of section 4.1 have the shares, moments and errors that one counts by hand?",
+    question="Splits and averages of section 4.1 have the shares, moments and errors counted by hand.",
     problems=("-",),
 )
 def villacampa2017_protocols(context: Context, problem: None) -> Iterable[Outcome]:
@@ -332,7 +335,7 @@ def _split(plan: Any, n: int) -> Iterable[Outcome]:
 @check(
     "print/pep/protocols",
     paper="villacampa2020",
-    question="Do starts, splits, ranks and additions of section 5 give what one counts by hand?",
+    question="Starts, splits, ranks and additions of section 5 are those counted by hand.",
     problems=("-",),
 )
 def villacampa2020_protocols(context: Context, problem: None) -> Iterable[Outcome]:

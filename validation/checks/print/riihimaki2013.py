@@ -175,7 +175,7 @@ def sweep(at: Datum) -> tuple[Array, Array]:
 @check(
     "print/nested-ep/model",
     paper=PAPER,
-    question="Do likelihoods, prior and posterior of section 2 take the values that their definitions have?",
+    question="Likelihoods, prior and posterior of section 2 have the values of their definitions.",
     problems=(PROBLEM,),
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -251,7 +251,7 @@ def _integrals(problem: Problem, K: Array) -> Iterable[Outcome]:
 @check(
     "print/nested-ep/sites",
     paper=PAPER,
-    question="Does no printed form of section 3.2 and appendices A and B move the sites and moments that fast found?",
+    question="No printed form of section 3.2 and appendices A and B moves the sites and moments that fast found.",
     problems=(PROBLEM,),
 )
 def printed_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -341,7 +341,7 @@ def _posterior(problem: Problem, solution: Solution) -> Iterable[Outcome]:
 @check(
     "print/qep/tilted",
     paper=PAPER,
-    question="Do (6) and (18) to (21) close on the sites and moments of fast's quadrature EP?",
+    question="(6) and (18) to (21) hold for the sites and moments of fast's quadrature EP.",
     problems=(PROBLEM,),
 )
 def printed_quadrature(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -445,7 +445,7 @@ def _other_classes(at: Datum) -> Iterable[Outcome]:
 @check(
     "print/qep/study",
     paper=PAPER,
-    question="Are the tilted moments of section 5.1 those that fast has, and their differences true ones?",
+    question="The tilted moments of section 5.1 are fast's, and their differences are right.",
     problems=(PROBLEM,),
 )
 def study(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -490,7 +490,7 @@ def study(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/nested-ep/complexity",
     paper=PAPER,
-    question="Do the counts of Table 2 grow as the text beside it says?",
+    question="The counts of Table 2 grow as the text beside it says.",
     problems=("-",),
 )
 def counts(context: Context, problem: None) -> Iterable[Outcome]:

@@ -133,7 +133,7 @@ def _site_derivative(log_factors: Array, alpha: float, h: float = 1e-4) -> tuple
     "villacampa2020",
     "apep",
     "apep-same-stationary",
-    "Is the energy of factors of their own stationary where power EP stands still?",
+    "The energy of separate factors is stationary at a fixed point of power EP.",
 )
 def apep_apep_same_stationary(context: Context) -> Iterable[Outcome]:
     for alpha in (0.3, 0.7, 1.0):
@@ -149,7 +149,7 @@ def apep_apep_same_stationary(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "pep",
     "pep-minimises-alpha",
-    "Is q stationary for the alpha-divergence from each tilted distribution where power EP stands still?",
+    "At a fixed point of power EP, q is stationary for the alpha-divergence from each tilted distribution.",
 )
 def pep_pep_minimises_alpha(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
@@ -167,7 +167,7 @@ def pep_pep_minimises_alpha(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "pep",
     "global-at-zero",
-    "Does the fixed point of power EP minimise the divergence of the whole as alpha goes to nought, and only then?",
+    "The fixed point of power EP minimises the global divergence as alpha tends to zero, and only then.",
 )
 def pep_global_at_zero(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
@@ -194,7 +194,7 @@ def pep_global_at_zero(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "vi-robust",
     "vb-local",
-    "Is the optimum of the bound also one of each local divergence, for the sites that make q?",
+    "The optimum of the bound is also one of each local divergence, for the sites that make q.",
 )
 def vi_robust_vb_local(context: Context) -> Iterable[Outcome]:
     log_factors = _factors()
@@ -228,7 +228,7 @@ def vi_robust_vb_local(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "vi-robust",
     "parameterisation",
-    "Can the best Gaussian of the bound have less precision than the prior?",
+    "The best Gaussian of the bound can have less precision than the prior.",
 )
 def vi_robust_parameterisation(context: Context) -> Iterable[Outcome]:
     # a wrong label under possible errors: the log likelihood is convex beyond its knee
@@ -255,7 +255,7 @@ def vi_robust_parameterisation(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "bb-alpha",
     "vb-mc-variance",
-    "Have gradients of a batch by draws more variance than those by quadrature?",
+    "Gradients of a batch by draws have more variance than those by quadrature.",
 )
 def bb_alpha_vb_mc_variance(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(4)
@@ -285,7 +285,7 @@ def bb_alpha_vb_mc_variance(context: Context) -> Iterable[Outcome]:
     "villacampa2017",
     "sep",
     "fig2",
-    "Does one shared factor approximate a distribution as factors of their own do?",
+    "One shared factor approximates a distribution as well as separate factors do.",
 )
 def sep_fig2(context: Context) -> Iterable[Outcome]:
     derivatives, shifts = np.linspace(0.5, 2.5, 8), np.linspace(-1.0, 1.0, 8)
@@ -298,7 +298,7 @@ def sep_fig2(context: Context) -> Iterable[Outcome]:
     yield within(float(apart), 0.1, text)
 
 
-@says("villacampa2017", "ep", "factor-memory", "Has the log normaliser of a factor a second derivative of rank one?")
+@says("villacampa2017", "ep", "factor-memory", "The log normaliser of a factor has a second derivative of rank one.")
 def ep_factor_memory(context: Context) -> Iterable[Outcome]:
     # f_y - f_c = a'(u_y) - b'(u_c) + noise under a Gaussian cavity: log Z depends on each mean through one number
     rng, m, h = np.random.default_rng(6), 5, 1e-3
@@ -324,7 +324,7 @@ def ep_factor_memory(context: Context) -> Iterable[Outcome]:
     "villacampa2017",
     "gfitc",
     "gfitc-no-sum",
-    "Does the evidence of GFITC couple the data, so that it is no sum over them?",
+    "The evidence of GFITC couples the data: it is no sum over them.",
 )
 def gfitc_gfitc_no_sum(context: Context) -> Iterable[Outcome]:
     # Gaussian sites at fixed values: what a datum adds depends on which others are there, so that no sum gives it
@@ -381,7 +381,7 @@ def _counted(method: str, name: str, options: dict[str, Any], *, tests: bool = F
     return _integrals(lambda: solve("reference", method, problem, **options))
 
 
-@says("villacampa2017", "ep", "vi-quadrature-only", "Does VI integrate numerically in training, and EP never?")
+@says("villacampa2017", "ep", "vi-quadrature-only", "VI integrates numerically in training, and EP never.")
 def ep_vi_quadrature_only(context: Context) -> Iterable[Outcome]:
     for method in ("ep", "sep"):
         calls = _counted(method, "toy-3-sparse-threshold", {"max_iterations": 5})
@@ -390,7 +390,7 @@ def ep_vi_quadrature_only(context: Context) -> Iterable[Outcome]:
     yield flaws(not calls > 0, f"integrals of vi-robust in training: {calls}", "paper", "runs without a quadrature")
 
 
-@says("riihimaki2013", "nested-ep", "no-quadrature", "Does nested EP need no quadrature, for moments and predictions?")
+@says("riihimaki2013", "nested-ep", "no-quadrature", "Nested EP needs no quadrature for moments and predictions.")
 def nested_ep_no_quadrature(context: Context) -> Iterable[Outcome]:
     for method in ("nested-ep", "nested-iep"):
         calls = _counted(method, "two-points-3", {"max_iterations": 5}, tests=True)
@@ -403,7 +403,7 @@ def nested_ep_no_quadrature(context: Context) -> Iterable[Outcome]:
     "wenzel2019",
     "x-gpc",
     "probit-quadrature",
-    "Do X-GPC's updates need no quadrature, where the probit link needs one?",
+    "X-GPC's updates need no quadrature, and those of the probit link need one.",
 )
 def x_gpc_probit_quadrature(context: Context) -> Iterable[Outcome]:
     for method, name, steps in (("x-gpc", "toy", "max_iterations"), ("x-gpc-svi", "toy-sparse", "n_steps")):
@@ -419,7 +419,7 @@ def x_gpc_probit_quadrature(context: Context) -> Iterable[Outcome]:
 
 
 @says(
-    "izmailov2016", "svi", "fig1", "Are draws of a process within three deviations of its mean as often as a Gaussian?"
+    "izmailov2016", "svi", "fig1", "Draws of a process are within three deviations of its mean as often as a Gaussian."
 )
 def svi_fig1(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(12)
@@ -437,7 +437,7 @@ def svi_fig1(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-iep",
     "no-convergence-guarantee",
-    "Is there a problem on which undamped nested IEP does not converge?",
+    "There is a problem on which undamped nested IEP does not converge.",
 )
 def nested_iep_no_convergence_guarantee(context: Context) -> Iterable[Outcome]:
     problem = problems.get("iris-3")
@@ -449,7 +449,7 @@ def nested_iep_no_convergence_guarantee(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "stationary-points",
-    "Is the evidence of EP stationary in the sites where EP stands still?",
+    "The evidence of EP is stationary in the sites at a fixed point of EP.",
 )
 def nested_ep_stationary_points(context: Context) -> Iterable[Outcome]:
     # probit factors alone: no wrong labels
@@ -464,7 +464,7 @@ def nested_ep_stationary_points(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "qep",
     "quadrature-unstable",
-    "Does EP by few nodes fail at large magnitudes where nested EP converges?",
+    "EP with few nodes fails at large magnitudes where nested EP converges.",
 )
 def qep_quadrature_unstable(context: Context) -> Iterable[Outcome]:
     plan = {"max_iterations": 100, "damping": 0.8, "accelerate": False, "tolerance": 1e-4}
@@ -484,7 +484,7 @@ def qep_quadrature_unstable(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "vi-jj",
     "collapsed-no-mean",
-    "Do the compact bounds have their best mean and covariance put in?",
+    "In the compact bounds, mean and covariance are at their optimum.",
 )
 def vi_jj_collapsed_no_mean(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound

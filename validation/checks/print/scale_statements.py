@@ -41,7 +41,7 @@ def _elbo(n: int, m: int) -> float:
     return operations(run, elementwise=False)
 
 
-@says_at_length("izmailov2016", "svi", "cost-svi-bound", "Take (11) and its derivatives n m² + m³ operations?")
+@says_at_length("izmailov2016", "svi", "cost-svi-bound", "(11) and its derivatives take n m² + m³ operations.")
 def svi_cost_svi_bound(context: Context) -> Iterable[Outcome]:
     yield from _by_data("(11) and its derivatives", _elbo)
     # what is left for no datum
@@ -82,7 +82,7 @@ def _cone_draws(n: int, c: int) -> float:
     return float(rng.count)
 
 
-@says_at_length("riihimaki2013", "gibbs-probit", "cost-gibbs-likelihood", "Take cone draws n c numbers a sweep?")
+@says_at_length("riihimaki2013", "gibbs-probit", "cost-gibbs-likelihood", "Cone draws take n c numbers a sweep.")
 def gibbs_probit_cost_gibbs_likelihood(context: Context) -> Iterable[Outcome]:
     yield _degree("random numbers of a sweep's cone draws, in n", [_cone_draws(n, 3) for n in (6, 9, 12, 15)], 1)
     yield _degree("in c", [_cone_draws(12, c) for c in (2, 3, 4, 5)], 1)
@@ -107,7 +107,9 @@ def _factors_a_sweep(c: int, *, learn: bool) -> float:
     return (counts[1] - counts[0]) / 12.0
 
 
-@says_at_length("riihimaki2013", "gibbs-probit", "cost-mcmc", "Takes a sweep that moves parameters c factors of n × n?")
+@says_at_length(
+    "riihimaki2013", "gibbs-probit", "cost-mcmc", ("A sweep that moves parameters takes c factors of n × n.")
+)
 def gibbs_probit_cost_mcmc(context: Context) -> Iterable[Outcome]:
     counts = [_factors_a_sweep(c, learn=True) for c in (3, 4, 5)]
     order = float(np.polyfit(np.log([3.0, 4.0, 5.0]), np.log(np.maximum(counts, 1e-9)), 1)[0])
@@ -150,7 +152,7 @@ def _best_site(variance: Array, mean: Array, cov: Array) -> tuple[float, Callabl
 
 
 @says_at_length(
-    "riihimaki2013", "nested-ep", "seeger-form", "Is the best site of the form (12), and nested EP's near it?"
+    "riihimaki2013", "nested-ep", "seeger-form", "The best site has the form (12), and nested EP's is near it."
 )
 def nested_ep_seeger_form(context: Context) -> Iterable[Outcome]:
     for variance in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0])):
@@ -221,7 +223,7 @@ def _factors(n: int, m: int) -> tuple[Any, ...]:
     "villacampa2017",
     "ep",
     "log-scale-efficient",
-    "Need the scales of factors no matrix but m² operations?",
+    "The scales of factors need no matrix, only m² operations.",
 )
 def ep_log_scale_efficient(context: Context) -> Iterable[Outcome]:
     from reference.villacampa2017.evidence import factor_log_scale_rank_one
@@ -256,7 +258,7 @@ def _a_step(method: str, n: int, m: int, C: int, **own: Any) -> float:
                  key="n_steps", **own, **options)  # fmt: skip
 
 
-@says_at_length("villacampa2020", "vi-robust", "cost-ep-vb-alike", "Is a step of VB within three times one of EP?")
+@says_at_length("villacampa2020", "vi-robust", "cost-ep-vb-alike", "A step of VB takes at most three times one of EP.")
 def vi_robust_cost_ep_vb_alike(context: Context) -> Iterable[Outcome]:
     for n, m, C in ((60, 10, 3), (60, 40, 3), (60, 20, 6), (200, 20, 3)):
         ratio = _a_step("vi-robust", n, m, C) / _a_step("ep", n, m, C)
@@ -264,7 +266,7 @@ def vi_robust_cost_ep_vb_alike(context: Context) -> Iterable[Outcome]:
         yield flaws(not 1.0 / 3.0 < ratio < 3.0, why, "paper", "beyond a factor of three")
 
 
-@says_at_length("villacampa2020", "rpapep", "rpapep-alpha-1", "Is (10) at alpha = 1 EP's with N + 1 tied factors?")
+@says_at_length("villacampa2020", "rpapep", "rpapep-alpha-1", "(10) at alpha = 1 is EP's with N + 1 tied factors.")
 def rpapep_rpapep_alpha_1(context: Context) -> Iterable[Outcome]:
     from validation.checks.print.villacampa2020 import Found, printed
 
@@ -309,7 +311,7 @@ def _unstable(context: Context, method: str, **own: Any) -> tuple[float, float, 
     return first, second, third
 
 
-@says_at_length("villacampa2017", "ep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
+@says_at_length("villacampa2017", "ep", "parallel-unstable", "There is a problem where parallel updates need damping.")
 def ep_parallel_unstable(context: Context) -> Iterable[Outcome]:
     undamped, damped, steps = _unstable(context, "ep")
     yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
@@ -317,7 +319,9 @@ def ep_parallel_unstable(context: Context) -> Iterable[Outcome]:
     yield Compared(steps, 1e-6, "residual of 3000 undamped steps on a datum each", "paper", "fast")
 
 
-@says_at_length("villacampa2020", "pep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
+@says_at_length(
+    "villacampa2020", "pep", "parallel-unstable", ("There is a problem where parallel updates need damping.")
+)
 def pep_parallel_unstable(context: Context) -> Iterable[Outcome]:
     undamped, damped, _ = _unstable(context, "pep", alpha=1.0)
     yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
@@ -339,7 +343,7 @@ def _until(context: Context) -> tuple[float, float, float, int, float]:
 
 
 @says_at_length(
-    "villacampa2020", "pep", "parallel-faster", "Take parallel sweeps fewer operations than single updates?"
+    "villacampa2020", "pep", "parallel-faster", "Parallel sweeps take fewer operations than single updates."
 )
 def pep_parallel_faster(context: Context) -> Iterable[Outcome]:
     sweep, single, sweeps, passes, residual = _until(context)

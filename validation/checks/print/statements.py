@@ -35,7 +35,7 @@ def _moments(f: Array, log_density: Array) -> tuple[float, float, float]:
     "wenzel2019",
     "gibbs-logit",
     "conditionally-conjugate",
-    "Is f Gaussian given omega, and omega Pólya-Gamma with its latent value given f?",
+    "f is Gaussian given omega, and omega is Pólya-Gamma with its latent value given f.",
 )
 def gibbs_logit_conditionally_conjugate(context: Context) -> Iterable[Outcome]:
     from gibbs.draws.polya_gamma import sample_polya_gamma
@@ -95,7 +95,7 @@ def _natural_from_moments(theta: Array) -> Array:
     "wenzel2019",
     "x-gpc-svi",
     "natural-invariant",
-    "Is a natural-gradient direction the same in every parameterisation of the Gaussian?",
+    "A natural-gradient direction is the same in every parameterisation of the Gaussian.",
 )
 def x_gpc_svi_natural_invariant(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(5), 0.0
@@ -146,7 +146,7 @@ def _expected(eta: Array) -> Array:
     "wenzel2019",
     "x-gpc",
     "second-order",
-    "Does a natural-gradient step of rate one reach the optimum of q at held local parameters, as Newton's would?",
+    "A natural-gradient step of rate one reaches the optimum of q at fixed local parameters, as Newton's would.",
 )
 def x_gpc_second_order(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(6), 0.0
@@ -181,7 +181,7 @@ def x_gpc_second_order(context: Context) -> Iterable[Outcome]:
     "wenzel2019",
     "x-gpc",
     "prediction-quadrature",
-    "Are class probabilities by the method's rule in one dimension those of a fine grid?",
+    "Class probabilities by the method's rule in one dimension are those of a fine grid.",
 )
 def x_gpc_prediction_quadrature(context: Context) -> Iterable[Outcome]:
     for name in ("toy", "toy-steep"):
@@ -209,7 +209,7 @@ def _posterior_skewness(variance: float) -> float:
     "riihimaki2013",
     "nested-ep",
     "small-magnitude-gaussian",
-    "Has the posterior no skewness as the magnitude of the prior falls?",
+    "The skewness of the posterior vanishes with the magnitude of the prior.",
 )
 def nested_ep_small_magnitude_gaussian(context: Context) -> Iterable[Outcome]:
     values = [abs(_posterior_skewness(variance)) for variance in (1.0, 0.1, 0.01)]
@@ -221,7 +221,7 @@ def nested_ep_small_magnitude_gaussian(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "large-magnitude-skews",
-    "Does the skewness of the posterior grow with the magnitude of the prior?",
+    "The skewness of the posterior grows with the magnitude of the prior.",
 )
 def nested_ep_large_magnitude_skews(context: Context) -> Iterable[Outcome]:
     values = [_posterior_skewness(np.exp(log_variance)) for log_variance in range(-4, 9, 2)]
@@ -233,7 +233,7 @@ def nested_ep_large_magnitude_skews(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "laplace",
     "laplace-propagation-inaccurate",
-    "Are Laplace's tilted moments off where the tilted distribution is skewed?",
+    "Laplace's tilted moments are off where the tilted distribution is skewed.",
 )
 def laplace_laplace_propagation_inaccurate(context: Context) -> Iterable[Outcome]:
     offs = []
@@ -258,7 +258,7 @@ def laplace_laplace_propagation_inaccurate(context: Context) -> Iterable[Outcome
     "riihimaki2013",
     "nested-iep",
     "iep-underestimates",
-    "Are the latent variances of independent EP below those of full EP?",
+    "The latent variances of independent EP are below those of full EP.",
 )
 def nested_iep_iep_underestimates(context: Context) -> Iterable[Outcome]:
     above, count, ratios = 0, 0, []
@@ -279,7 +279,7 @@ def nested_iep_iep_underestimates(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "one-inner-iteration",
-    "Does one inner iteration a site suffice, in a comparable number of outer iterations?",
+    "One inner iteration a site suffices, in a comparable number of outer iterations.",
 )
 def nested_ep_one_inner_iteration(context: Context) -> Iterable[Outcome]:
     for name in ("two-points-3", "two-points-3-steep", "toy-3"):
@@ -296,7 +296,7 @@ def nested_ep_one_inner_iteration(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "nested-ep",
     "fig8-same-solution",
-    "Do incremental updates converge to the solution of the standard ones?",
+    "Incremental updates converge to the solution of the standard ones.",
 )
 def nested_ep_fig8_same_solution(context: Context) -> Iterable[Outcome]:
     for name in ("two-points-3", "two-points-3-steep", "toy-3"):
@@ -314,7 +314,7 @@ def nested_ep_fig8_same_solution(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "vb-probit",
     "vb-isotropic",
-    "Is VB's posterior independent between classes, and the same in all of them?",
+    "VB's posterior is independent between classes, with the same covariance in all of them.",
 )
 def vb_probit_vb_isotropic(context: Context) -> Iterable[Outcome]:
     for name in ("toy-3", "toy-4-steep"):
@@ -335,7 +335,7 @@ def vb_probit_vb_isotropic(context: Context) -> Iterable[Outcome]:
     "riihimaki2013",
     "laplace-tkp",
     "tkp-ratio",
-    "Is a predictive probability the ratio of the evidences with and without the new point?",
+    "A predictive probability is the ratio of the evidences with and without the new point.",
 )
 def laplace_tkp_tkp_ratio(context: Context) -> Iterable[Outcome]:
     observed = 0.0
@@ -364,7 +364,7 @@ def laplace_tkp_tkp_ratio(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "svi",
     "quadrature-effective",
-    "Does Gauss-Hermite quadrature give the expectations of the bound?",
+    "Gauss-Hermite quadrature gives the expectations of the bound.",
 )
 def svi_quadrature_effective(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.bound import gauss_hermite_expectation
@@ -381,7 +381,7 @@ def svi_quadrature_effective(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "vi-taylor",
     "taylor-local",
-    "Is the error of the quadratic expansion of third order in the distance from its point?",
+    "The error of the quadratic expansion is of third order in the distance from its point.",
 )
 def vi_taylor_taylor_local(context: Context) -> Iterable[Outcome]:
     xi = np.linspace(-4.0, 4.0, 17)
@@ -399,7 +399,7 @@ def vi_taylor_taylor_local(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "vi-taylor",
     "taylor-not-global",
-    "Can the objective by expansion exceed log p(y)?",
+    "The objective by expansion can exceed log p(y).",
 )
 def vi_taylor_taylor_not_global(context: Context) -> Iterable[Outcome]:
     # one datum, f ~ N(0, v), expanded at xi: the integral of N(f) exp(a + b (f - xi) + c (f - xi)²/2) in closed form
@@ -419,7 +419,7 @@ def vi_taylor_taylor_not_global(context: Context) -> Iterable[Outcome]:
     "izmailov2016",
     "svi",
     "many-inducing-suffice",
-    "Do the inducing values carry all of f's information as their number grows?",
+    "The inducing values determine f as their number grows.",
 )
 def svi_many_inducing_suffice(context: Context) -> Iterable[Outcome]:
     X = np.linspace(0.0, 3.0, 60)
@@ -441,7 +441,7 @@ def svi_many_inducing_suffice(context: Context) -> Iterable[Outcome]:
     "villacampa2017",
     "vi-robust",
     "hard-likelihood-no-vi",
-    "Is the expectation of the log of likelihood (1) minus infinity for every Gaussian?",
+    "The expectation of the log of likelihood (1) is minus infinity for every Gaussian.",
 )
 def vi_robust_hard_likelihood_no_vi(context: Context) -> Iterable[Outcome]:
     rng, finite = np.random.default_rng(4), 0
@@ -456,7 +456,7 @@ def vi_robust_hard_likelihood_no_vi(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "pep",
     "robust-likelihood",
-    "Does one wrong label cost at most log(C/epsilon), and without errors any number of nats?",
+    "One wrong label costs at most log(C/epsilon), and without labelling errors any number of nats.",
 )
 def pep_robust_likelihood(context: Context) -> Iterable[Outcome]:
     epsilon, C = 1e-3, 4
@@ -478,7 +478,7 @@ def pep_robust_likelihood(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "pep",
     "quadrature-1d",
-    "Is the probability that one Gaussian exceeds several others an integral in one dimension?",
+    "The probability that one Gaussian exceeds several others is an integral in one dimension.",
 )
 def pep_quadrature_1d(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(8)
@@ -502,7 +502,7 @@ def _tilted_power(alpha: float) -> tuple[Array, float]:
     "villacampa2020",
     "bb-alpha",
     "mc-biased",
-    "Are estimates of (11) by draws biased, as the log of an average is?",
+    "Estimates of (11) by draws are biased, as the log of an average is.",
 )
 def bb_alpha_mc_biased(context: Context) -> Iterable[Outcome]:
     rng = np.random.default_rng(9)
@@ -524,7 +524,7 @@ def bb_alpha_mc_biased(context: Context) -> Iterable[Outcome]:
     "villacampa2020",
     "bb-alpha",
     "mc-less-efficient",
-    "Is quadrature much better than as many draws?",
+    "Quadrature is much better than as many draws.",
 )
 def bb_alpha_mc_less_efficient(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.bound import gauss_hermite_expectation  # a rule of so many nodes, for E log σ

@@ -44,7 +44,10 @@ def _partitioned(name: str, run: Any, n: int, *rule: str) -> Iterable[Outcome]:
 
 
 @says(
-    "villacampa2017", "ep", "sum-over-data", "Are log Z and its gradient sums over the data, but for q and the prior?"
+    "villacampa2017",
+    "ep",
+    "sum-over-data",
+    ("Log Z and its gradient are sums over the data, except for q and the prior."),
 )
 def ep_sum_over_data(context: Context) -> Iterable[Outcome]:
     from fast.methods import ep, sep
@@ -71,7 +74,12 @@ def ep_sum_over_data(context: Context) -> Iterable[Outcome]:
                    "nat")  # fmt: skip
 
 
-@says("villacampa2017", "ep", "q-factorises", "Is q, the prior times all factors, a product of Gaussians of one class?")
+@says(
+    "villacampa2017",
+    "ep",
+    "q-factorises",
+    ("q, the prior times all factors, is a product of Gaussians of one class each."),
+)
 def ep_q_factorises(context: Context) -> Iterable[Outcome]:
     problem = problems.get("toy-3-sparse-threshold").replace(X_test=None, y_test=None)
     answer = context.solve("fast", "ep", problem, tolerance=1e-10)
@@ -108,7 +116,10 @@ def ep_q_factorises(context: Context) -> Iterable[Outcome]:
 
 
 @says(
-    "villacampa2020", "apep", "evidence-sum", "Is the gradient of the energy a sum over the data, so that batches do?"
+    "villacampa2020",
+    "apep",
+    "evidence-sum",
+    ("The gradient of the energy is a sum over the data, so mini-batches estimate it."),
 )
 def apep_evidence_sum(context: Context) -> Iterable[Outcome]:
     from fast.methods import apep
@@ -136,7 +147,7 @@ def _wine(split: int) -> tuple[Problem, NDArray[np.int64]]:
 
 
 @says_at_length(
-    "villacampa2017", "ep", "pairwise-approximation", "Are pairwise factors as good as one factor a datum on wine?"
+    "villacampa2017", "ep", "pairwise-approximation", "Pairwise factors are as good as one factor a datum on wine."
 )
 def ep_pairwise_approximation(context: Context) -> Iterable[Outcome]:
     scores: dict[str, list[tuple[float, float]]] = {"pairwise": [], "datum": []}
@@ -165,7 +176,7 @@ def _largest_at_data(answer: Any, y: NDArray[np.int64]) -> Array:
 
 
 @says_at_length(
-    "villacampa2017", "vi-robust", "vi-nll-reason", "Is EP's sum of log Z nearer to log E[p] than VI's E[log p] is?"
+    "villacampa2017", "vi-robust", "vi-nll-reason", "EP's sum of log Z is nearer to log E[p] than VI's E[log p] is."
 )
 def vi_robust_vi_nll_reason(context: Context) -> Iterable[Outcome]:
     epsilon, of_ep, of_vi = 1e-3, [], []
@@ -191,7 +202,7 @@ def vi_robust_vi_nll_reason(context: Context) -> Iterable[Outcome]:
 # -- izmailov2016 --------------------------------------------------------------------------------------------------
 
 
-@says_at_length("izmailov2016", "vi-jj", "table1-variables", "Are the variables that Table 1 has in closed form at it?")
+@says_at_length("izmailov2016", "vi-jj", "table1-variables", "The variables that Table 1 has in closed form are at it.")
 def vi_jj_table1_variables(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016 import jaakkola_jordan, taylor
 
@@ -229,9 +240,7 @@ def vi_jj_table1_variables(context: Context) -> Iterable[Outcome]:
                        "paper", "reference")  # fmt: skip
 
 
-@says_at_length(
-    "izmailov2016", "vi-taylor", "taylor-other-likelihoods", "Does vi-Taylor carry over to the probit link?"
-)
+@says_at_length("izmailov2016", "vi-taylor", "taylor-other-likelihoods", "vi-Taylor also works with the probit link.")
 def vi_taylor_taylor_other_likelihoods(context: Context) -> Iterable[Outcome]:
     rng, theirs, ours, ended = np.random.default_rng(1), [], [], 0
     for k in range(12):
@@ -263,7 +272,7 @@ def _sine(n: int, seed: int) -> Problem:
 
 
 @says_at_length(
-    "wenzel2019", "x-gpc", "asymptotically-alike", "Come X-GPC's predictions nearer to the best Gaussian's as n grows?"
+    "wenzel2019", "x-gpc", "asymptotically-alike", "X-GPC's predictions come nearer to the best Gaussian's as n grows."
 )
 def x_gpc_asymptotically_alike(context: Context) -> Iterable[Outcome]:
     apart: dict[int, list[float]] = {n: [] for n in (20, 80, 320)}
@@ -280,7 +289,7 @@ def x_gpc_asymptotically_alike(context: Context) -> Iterable[Outcome]:
         yield flaws(result.holds is not True, why, "paper", "other outcomes")
 
 
-@says_at_length("wenzel2019", "x-gpc-svi", "rates-below-one", "Do mini-batches ask for rates below one?")
+@says_at_length("wenzel2019", "x-gpc-svi", "rates-below-one", "Mini-batches need rates below one.")
 def x_gpc_svi_rates_below_one(context: Context) -> Iterable[Outcome]:
     problem = _sine(320, 0)
     optimum = np.asarray(context.solve("fast", "x-gpc", problem).inducing_mean)

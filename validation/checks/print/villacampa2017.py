@@ -96,7 +96,7 @@ def g(mean: Array, cov: Array) -> float:
 @check(
     "print/ep/model",
     paper=PAPER,
-    question="Are (1) to (7), (19) and (33), labels and kernel as printed what scipy's distributions say of them?",
+    question="(1) to (7), (19) and (33), labels and kernel as printed agree with scipy's distributions.",
     problems=THRESHOLD,
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -156,7 +156,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/factors",
     paper=PAPER,
-    question="Do (20) to (23) and (28) to (55), evaluated on fast's sites and q, give back its q and its sites?",
+    question="(20) to (23) and (28) to (55), evaluated on fast's sites and q, give its q and its sites.",
     problems=THRESHOLD,
 )
 def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -242,7 +242,7 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/evidence",
     paper=PAPER,
-    question="Do (9), (18), (24), (56) to (61), evaluated on fast's sites and q, give its log Z and the density of q?",
+    question="(9), (18), (24), (56) to (61), evaluated on fast's sites and q, give its log Z and the density of q.",
     problems=THRESHOLD,
 )
 def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -323,7 +323,7 @@ def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/sweep",
     paper=PAPER,
-    question="Does the printed sweep leave fast's sites where they are, and make the first sites from nothing?",
+    question="The printed sweep does not move fast's sites, and makes the first sites from nothing.",
     problems=THRESHOLD,
 )
 def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -364,7 +364,7 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/datum",
     paper=PAPER,
-    question="Are the derivatives of the exact factor's log Z those that give fast's latent moments?",
+    question="The derivatives of the exact factor's log Z give fast's latent moments.",
     problems=THRESHOLD,
 )
 def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -399,7 +399,7 @@ def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/gradient",
     paper=PAPER,
-    question="Are (10), (12), (62) to (64), evaluated on fast's sites, fast's gradient, and is (10) wrong for SEP?",
+    question="(10), (12), (62) to (64), evaluated on fast's sites, are fast's gradient, and (10) is wrong for SEP.",
     problems=THRESHOLD,
 )
 def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -449,7 +449,7 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/prediction",
     paper=PAPER,
-    question="Is (11), evaluated on fast's q, fast's distribution of new labels?",
+    question="(11), evaluated on fast's q, is fast's distribution of new labels.",
     problems=THRESHOLD,
 )
 def printed_prediction(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -469,7 +469,7 @@ def printed_prediction(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/vi-robust/bound",
     paper=PAPER,
-    question="Are (13) to (17), evaluated on fast's q, fast's latent moments and its bound?",
+    question="(13) to (17), evaluated on fast's q, are fast's latent moments and its bound.",
     problems=ERRORS,
 )
 def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -539,7 +539,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/ep/protocol",
     paper=PAPER,
-    question="Do starts, training settings and counts of the experiments say what sections 2 and 4 say?",
+    question="Starts, training settings and counts of the experiments are those of sections 2 and 4.",
     problems=THRESHOLD,
 )
 def printed_protocol(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -595,7 +595,7 @@ def unmoved(moved: float, limit: float, name: str) -> Compared:
 @check(
     "print/ep/hard-cases",
     paper=PAPER,
-    question="One printed sweep of EP leaves fast's sites where they are, on every hard case.",
+    question="One printed sweep of EP does not move fast's sites, on every hard case.",
     problems=(),
     full=(NO_PROBLEM,),
 )
@@ -612,7 +612,7 @@ def printed_ep_hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/gfitc/hard-cases",
     paper=PAPER,
-    question="One printed sweep over latent values leaves fast's sites of GFITC where they are, on every hard case.",
+    question="One printed sweep over latent values does not move fast's sites of GFITC, on every hard case.",
     problems=(),
     full=(NO_PROBLEM,),
 )
@@ -637,7 +637,7 @@ def printed_gfitc_hard_cases(context: Context, problem: None) -> Iterable[Outcom
 @check(
     "print/sep/hard-cases",
     paper=PAPER,
-    question="One printed sweep of SEP leaves fast's tied factor where it is, on every hard case.",
+    question="One printed sweep of SEP does not move fast's tied factor, on every hard case.",
     problems=(),
     full=(NO_PROBLEM,),
 )

@@ -246,8 +246,10 @@ class Sites(Found):
 @check(
     "print/pep/steps",
     paper=PAPER,
-    question="Do the four printed steps, on the sites that fast left at rest, remove, include and project as densities "
-    "say, and give those sites back?",
+    question=(
+        "The four printed steps, on fast's converged sites, remove, include and project as the densities say, and "
+        "give those sites back."
+    ),
     problems=_BOTH,
 )
 @folded
@@ -306,8 +308,9 @@ def steps(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/factors",
     paper=PAPER,
-    question="Do the printed forms (A.2), (A.3) and (A.10) to (A.21) of a factor, and the printed sweeps, give fast's "
-    "sites back?",
+    question=(
+        "The printed forms (A.2), (A.3) and (A.10) to (A.21) of a factor, and the printed sweeps, give fast's sites."
+    ),
     problems=_BOTH,
 )
 @folded
@@ -365,8 +368,7 @@ def factors(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/sweeps",
     paper=PAPER,
-    question="Does no printed sweep move the sites that fast left at rest, and does one from elsewhere go where tilted "
-    "moments say?",
+    question="No printed sweep moves fast's converged sites, and one from elsewhere gives the tilted moments.",
     problems=_BOTH,
 )
 @folded
@@ -436,8 +438,9 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/evidence",
     paper=PAPER,
-    question="Does every printed form of q and of its normaliser, (8), (A.4), (A.5) and (A.22) to (A.27), give fast's "
-    "log Z?",
+    question=(
+        "Every printed form of q and of its normaliser, (8), (A.4), (A.5) and (A.22) to (A.27), gives fast's log Z."
+    ),
     problems=_BOTH,
 )
 @folded
@@ -530,7 +533,7 @@ def moved_matrices(problem: Problem, k: int, by: float) -> tuple[Array, Array, A
 @check(
     "print/pep/gradient",
     paper=PAPER,
-    question="Is (A.28) at fast's sites fast's own gradient, term by term, and does its printed form miss it?",
+    question="(A.28) at fast's sites is fast's own gradient, term by term, and its printed form is not.",
     problems=_BOTH,
 )
 @folded
@@ -603,8 +606,9 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/misprints",
     paper=PAPER,
-    question="At fast's sites, is every printed form that the ledger calls a misprint off, by just what the misprint "
-    "says?",
+    question=(
+        "At fast's sites, every printed form that the ledger calls a misprint is off by the effect of the misprint."
+    ),
     problems=_BOTH,
 )
 @folded
@@ -661,7 +665,9 @@ def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/apep/energy",
     paper=PAPER,
-    question="Are the printed cavity and objective of apep fast's own at its optimum, and its limits those of (9)?",
+    question=(
+        "The printed cavity and objective of apep are fast's own at its optimum, and its limits are those of (9)."
+    ),
     problems=_BOTH,
 )
 @folded
@@ -715,7 +721,7 @@ def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/arpep/energy",
     paper=PAPER,
-    question="Is (9) at fast's optimum of arpep fast's log Z, and what apep tends to?",
+    question="(9) at fast's optimum of arpep is fast's log Z, and the limit of apep.",
     problems=_BOTH,
 )
 @folded
@@ -738,7 +744,7 @@ def arpep(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/rpapep/energy",
     paper=PAPER,
-    question="Are the printed cavity of rpapep and (10) fast's own at its optimum?",
+    question="The printed cavity of rpapep and (10) are fast's own at its optimum.",
     problems=_TINY,
 )
 @folded
@@ -762,7 +768,7 @@ def rpapep(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/vi-robust/bounds",
     paper=PAPER,
-    question="Are (3), (4) and (5) the bound that fast has, and are they bounds?",
+    question="(3), (4) and (5) are fast's bound, and they are bounds.",
     problems=_TINY,
 )
 @folded
@@ -804,8 +810,10 @@ def bounds(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/divergence",
     paper=PAPER,
-    question="On the latent values under fast's cavities, is (7) the gradient of (6), and does only the corrected "
-    "local divergence of section 2.3 see the label?",
+    question=(
+        "On the latent values under fast's cavities, (7) is the gradient of (6), and only the corrected local "
+        "divergence of section 2.3 depends on the label."
+    ),
     problems=_TINY,
 )
 @folded
@@ -886,7 +894,7 @@ def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/model",
     paper=PAPER,
-    question="Are the printed rule of labels, (1), (2), the kernel and the choice of a point what fast works with?",
+    question="The printed rule of labels, (1), (2), the kernel and the choice of a point are those of fast.",
     problems=_TINY,
 )
 @folded
@@ -922,7 +930,7 @@ def model(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/pep/hard-cases",
     paper=PAPER,
-    question="One printed sweep of power EP leaves fast's sites where they are, on every hard case.",
+    question="One printed sweep of power EP does not move fast's sites, on every hard case.",
     problems=(),
     full=(NO_PROBLEM,),
 )
@@ -945,7 +953,7 @@ def hard_cases(context: Context, problem: None) -> Iterable[Outcome]:
 @check(
     "print/pep/divergence_of_gaussians",
     paper=PAPER,
-    question="Is (6) of two Gaussians its closed form, with its limits and its symmetry at one half?",
+    question="(6) of two Gaussians is its closed form, with its limits and its symmetry at one half.",
     problems=(NO_PROBLEM,),
 )
 def divergence_of_gaussians(context: Context, problem: Problem) -> Iterable[Outcome]:

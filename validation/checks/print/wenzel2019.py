@@ -195,7 +195,7 @@ def euclidean(given: Case, mu: Array, Sigma: Array, c: Array) -> tuple[Array, Ar
 @check(
     "print/x-gpc/model",
     paper=PAPER,
-    question="Do (1) to (8) and the Polya-Gamma identities of section 3.1 hold as printed at what fast found?",
+    question="(1) to (8) and the Polya-Gamma identities of section 3.1 hold as printed at fast's answer.",
     problems=(PROBLEM,),
 )
 def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -235,7 +235,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/bound",
     paper=PAPER,
-    question="Is fast's bound what the displays of section 4.2 and of A.2 and A.5 say it is?",
+    question="fast's bound is given by the displays of section 4.2 and of A.2 and A.5.",
     problems=(PROBLEM,),
 )
 def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -285,7 +285,7 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/misprints",
     paper=PAPER,
-    question="Do (10) and the mean in A.2 as printed miss fast's bound by what their signs make of it?",
+    question="(10) and the mean in A.2 as printed miss fast's bound by the effect of their signs.",
     problems=(PROBLEM,),
 )
 def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -312,7 +312,7 @@ def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/updates",
     paper=PAPER,
-    question="Does no printed update of section 4.3, A.3 and A.4 move fast's fixed point, and are they derivatives?",
+    question="No printed update of section 4.3, A.3 and A.4 moves fast's fixed point, and they are derivatives.",
     problems=(PROBLEM,),
 )
 def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -352,7 +352,7 @@ def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/ascent",
     paper=PAPER,
-    question="Are the derivatives of (15), (16) and A.3 that reference's ascent ends with those of the bound there?",
+    question="At the end of reference's ascent, the derivatives of (15), (16) and A.3 are those of the bound.",
     problems=(PROBLEM,),
 )
 def derivatives_of_ascent(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -425,7 +425,7 @@ def _local(given: Case) -> Iterable[Outcome]:
 @check(
     "print/x-gpc/measures",
     paper=PAPER,
-    question="Seeding, measures and hold-out rule of section 5 are what their words say, on fast's probabilities.",
+    question="Seeding, measures and hold-out rule of section 5 follow the text, on fast's probabilities.",
     problems=("iris",),
 )
 def measures(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -74,7 +74,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"bound/{subject.method}/log_evidence",
         paper=subject.paper,
-        question="Does the lower bound stay below log Z?",
+        question="The lower bound stays below log Z.",
         problems=QUICK,
         full=LARGER,
     )
@@ -85,7 +85,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"bound/{subject.method}/log_evidence_full_prior",
         paper=subject.paper,
-        question="Does the sparse bound stay below the log Z of the full prior as well?",
+        question="The sparse bound stays below the log Z of the full prior as well.",
         problems=("three-points-fitc",),
         full=("toy-sparse", "wine", "digits"),
     )
@@ -95,7 +95,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"bound/{subject.method}/monotone",
         paper=subject.paper,
-        question="Does coordinate ascent never lower the bound?",
+        question="Coordinate ascent never lowers the bound.",
         problems=QUICK,
         full=LARGER,
     )
@@ -105,7 +105,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"bound/{subject.method}/equality",
         paper=subject.paper,
-        question="Does the bound meet log Z = -n log 2 when the prior variance vanishes?",
+        question="When the prior variance vanishes, the bound is log Z = -n log 2.",
         problems=TINY,
     )
     def bound_equality(context: Context, problem: Problem) -> Iterable[Outcome]:

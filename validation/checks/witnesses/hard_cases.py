@@ -235,7 +235,7 @@ def _register(method: str, paper: str) -> None:
     check(
         f"identity/{method}/hard-cases",
         paper=paper,
-        question="Where float64 hardly decides the answer, do both agree, or say that they do not know?",
+        question="Where float64 hardly decides the answer, both witnesses agree or report that they do not know.",
         problems=quick,
         full=full,
     )(hard)

@@ -18,21 +18,23 @@ from validation.judge.compare import identity_limit, prior_condition, relative_d
 MAX_CONDITION = 1e5
 
 FIELDS = {
-    "log_evidence": "Do both report the same bound, with every constant?",
-    "inducing_mean": "Do both find the same mean at the inducing points?",
-    "inducing_cov": "Do both find the same covariance at the inducing points?",
-    "latent_mean": "Do both give the same latent means at the data?",
-    "latent_cov": "Do both give the same latent variances at the data?",
-    "test_latent_mean": "Do both predict the same latent means?",
-    "test_latent_cov": "Do both predict the same latent variances?",
-    "probabilities": "Do both predict the same class probabilities?",
-    "probability_mass": "Do both integrate the predictive density to the same mass, and to one where they integrate?",
+    "log_evidence": "Both witnesses report the same bound, with every constant.",
+    "inducing_mean": "Both witnesses find the same mean at the inducing points.",
+    "inducing_cov": "Both witnesses find the same covariance at the inducing points.",
+    "latent_mean": "Both witnesses give the same latent means at the data.",
+    "latent_cov": "Both witnesses give the same latent variances at the data.",
+    "test_latent_mean": "Both witnesses predict the same latent means.",
+    "test_latent_cov": "Both witnesses predict the same latent variances.",
+    "probabilities": "Both witnesses predict the same class probabilities.",
+    "probability_mass": (
+        "Both witnesses integrate the predictive density to the same mass, which is one where they integrate."
+    ),
 }
 GRADIENTS = {
-    "variance": "Do both give the same derivative of the bound in the prior variance?",
-    "lengthscales": "Do both give the same derivatives of the bound in the lengthscales?",
-    "noise": "Do both give the same derivative of the bound in the noise variance?",
-    "Z": "Do both give the same derivatives of the bound in the inducing inputs?",
+    "variance": "Both witnesses give the same derivative of the bound in the prior variance.",
+    "lengthscales": "Both witnesses give the same derivatives of the bound in the lengthscales.",
+    "noise": "Both witnesses give the same derivative of the bound in the noise variance.",
+    "Z": "Both witnesses give the same derivatives of the bound in the inducing inputs.",
 }
 
 
@@ -105,4 +107,4 @@ for _subject in SUBJECTS:
     for _name, _question in GRADIENTS.items():
         _register(_subject, f"gradient_{_name}", _question, gradient(_name))
     if _subject.method == "x-gpc":
-        _register(_subject, "c", "Do both find the same tilts of the Pólya-Gamma variables?", _local("c"))
+        _register(_subject, "c", "Both witnesses find the same tilts of the Pólya-Gamma variables.", _local("c"))

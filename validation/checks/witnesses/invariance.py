@@ -71,7 +71,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"invariance/{subject.method}/data_order",
         paper=subject.paper,
-        question="Does the order of the data not matter?",
+        question="The answer does not depend on the order of the data.",
         problems=_PROBLEMS,
     )
     def data_order(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -80,7 +80,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"invariance/{subject.method}/classes",
         paper=subject.paper,
-        question="Does swapping the classes mirror the answer?",
+        question="Swapping the classes mirrors the answer.",
         problems=_PROBLEMS,
     )
     def classes(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -89,7 +89,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"invariance/{subject.method}/block_size",
         paper=subject.paper,
-        question="Does the size of the blocks not matter?",
+        question="The answer does not depend on block_size.",
         problems=_PROBLEMS,
     )
     def invariance_block_size(context: Context, problem: Problem) -> Iterable[Outcome]:

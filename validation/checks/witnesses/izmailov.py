@@ -390,28 +390,30 @@ for _subject in METHODS:
         "identity",
         _subject,
         "matern",
-        "Do both agree with Matérn kernels of smoothness 0.5, 1.5 and 2.3?",
+        "Both witnesses agree with Matérn kernels of smoothness 0.5, 1.5 and 2.3.",
         lambda context, subject, problem: variants(context, subject, [as_matern(problem, nu) for nu in _SMOOTHNESS]),
         ("three-points", "three-points-fitc"),
         ("toy", "toy-sparse"),
     )
-    _add("identity", _subject, "learned", "Do both searches end at the same hyper-parameters?", learned, ("toy",))
-    _add("limit", _subject, "inducing_at_data", "Is the sparse form with Z = X the full one?", inducing_at_data,
+    _add("identity", _subject, "learned", "Both searches end at the same hyper-parameters.", learned, ("toy",))
+    _add("limit", _subject, "inducing_at_data", "The sparse form with Z = X is the full one.", inducing_at_data,
          ("two-points", "toy-spread"))  # fmt: skip
-    _add("invariance", _subject, "data_order", "Does the order of the data not matter?", invariance.permuted_data,
+    _add("invariance", _subject, "data_order", (
+        "The answer does not depend on the order of the data."
+    ), invariance.permuted_data,
          ("toy",), ("toy-sparse",))  # fmt: skip
-    _add("invariance", _subject, "classes", "Does swapping the classes mirror the answer?", invariance.flipped_classes,
+    _add("invariance", _subject, "classes", "Swapping the classes mirrors the answer.", invariance.flipped_classes,
          ("toy",), ("toy-sparse",))  # fmt: skip
-    _add("derivative", _subject, "stationary", "Is the judge's objective stationary at the answer, and equal to it?",
+    _add("derivative", _subject, "stationary", "The judge's objective is stationary at the answer, and equal to it.",
          stationary, TINY)  # fmt: skip
-    _add("bound", _subject, "equality", "Is the answer log Z = -n log 2 when the prior variance vanishes?",
+    _add("bound", _subject, "equality", "When the prior variance vanishes, log Z = -n log 2.",
          bound.equality, TINY)  # fmt: skip
     if _subject is not TAYLOR:  # (19) is no bound
         _add(
             "bound",
             _subject,
             "log_evidence",
-            "Does the lower bound stay below log Z?",
+            "The lower bound stays below log Z.",
             lambda context, subject, problem: bound.below(context, subject, problem, truth(context, subject, problem)),
             # iris has a stored truth; toy's chains run anew
             (*TINY, "iris"),
@@ -423,7 +425,7 @@ for _subject in (SVI, TAYLOR):
         "identity",
         _subject,
         "probit",
-        "Do both agree with the probit link?",
+        "Both witnesses agree with the probit link.",
         lambda context, subject, problem: variants(context, subject, [as_probit(problem)]),
         _SPARSE,
         ("toy",),
@@ -436,16 +438,16 @@ for _quantity, _learn in (("steps", ()), ("steps_learning", ("variance", "length
         "identity",
         SVI,
         _quantity,
-        f"Do both make the same {STEPS} steps on the same batches?",
+        f"Both witnesses make the same {STEPS} steps on the same batches.",
         lambda context, _, problem, learn=_learn: steps(context, problem, learn),  # type: ignore[misc]
         ("three-points-fitc", "toy-sparse"),
     )
 for _subject in (JJ_FULL, JJ_HYBRID):
-    _add("limit", _subject, "vi-jj", "With the prior held, is this vi-jj?", one_fixed_point, _QUICK, _FULL)
-_add("limit", JJ, "x-gpc", "Is vi-jj at its fixed point x-gpc exactly?",
+    _add("limit", _subject, "vi-jj", "With the prior fixed, this is vi-jj.", one_fixed_point, _QUICK, _FULL)
+_add("limit", JJ, "x-gpc", "At its fixed point vi-jj is x-gpc.",
      lambda context, _, problem: polya_gamma(context, problem), _QUICK, _FULL)  # fmt: skip
-_add("bound", JJ, "below_svi", "Does the local bound stay below the maximum of (11)?",
+_add("bound", JJ, "below_svi", "The local bound stays below the maximum of (11).",
      lambda context, _, problem: below_svi(context, problem), _QUICK, _FULL)  # fmt: skip
-_add("bound", JJ, "monotone", "Do the updates never lower the bound?", bound.monotone, _QUICK, _FULL)
-_add("derivative", TAYLOR, "projected_mode", "Is μ the mode of the projected posterior, and Σ its inverse Hessian?",
+_add("bound", JJ, "monotone", "The updates never lower the bound.", bound.monotone, _QUICK, _FULL)
+_add("derivative", TAYLOR, "projected_mode", "μ is the mode of the projected posterior, and Σ its inverse Hessian.",
      lambda context, _, problem: projected_mode(context, problem), TINY)  # fmt: skip

@@ -258,24 +258,26 @@ for _name, _question in identity.FIELDS.items():
     _add("identity", _name, _question, _comparing(identity.field(_name)), _QUICK, _FULL)
 for _name in _HYPER:
     _add("identity", f"gradient_{_name}", identity.GRADIENTS[_name], _derivative_in(_name), _QUICK, _FULL)
-_add("identity", "site_precision", "Do both have the same curvatures at the mode?",
+_add("identity", "site_precision", "Both witnesses have the same curvatures at the mode.",
      _comparing(lambda solution: solution.local.get("site_precision")), _SMALL, ("toy-steep",))  # fmt: skip
-_add("identity", "probit", "Do both agree with the probit link?",
+_add("identity", "probit", "Both witnesses agree with the probit link.",
      lambda context, subject, problem: variants(context, subject, [as_probit(problem)]), _QUICK, _FULL)  # fmt: skip
-_add("identity", "learned", "Do both searches end at the same hyper-parameters?",
+_add("identity", "learned", "Both searches end at the same hyper-parameters.",
      _of_both_links(learned), ("toy",))  # fmt: skip
-_add("limit", "definition", "Are mode, covariances, log Z and probabilities the judge's own?",
+_add("limit", "definition", "Mode, covariances, log Z and probabilities are the judge's own.",
      _of_both_links(as_defined), (*_SMALL, "toy-steep"), ("iris",))  # fmt: skip
-_add("limit", "vi-taylor", "Is it the expansion of vi-taylor on a full GP?", _of_both_links(expanded), _SMALL,
+_add("limit", "vi-taylor", "This is the expansion of vi-taylor on a full GP.", _of_both_links(expanded), _SMALL,
      ("toy-steep", "iris"))  # fmt: skip
-_add("limit", "softmax", "Is it the softmax method with two classes?", two_classes, _SMALL, ("toy-steep", "iris"))
-_add("derivative", "gradient_definition", "Is the gradient the total one of the judge's own log Z?",
+_add("limit", "softmax", "With two classes this is the softmax method.", two_classes, _SMALL, ("toy-steep", "iris"))
+_add("derivative", "gradient_definition", "The gradient is the total one of the judge's own log Z.",
      _of_both_links(derivatives), ("three-points", "toy"), ("toy-steep",))  # fmt: skip
-_add("bound", "equality", "Is log Z = -n log 2 where the prior variance vanishes?", _of_both_links(bound.equality),
+_add("bound", "equality", "When the prior variance vanishes, log Z = -n log 2.", _of_both_links(bound.equality),
      _SMALL)  # fmt: skip
-_add("invariance", "data_order", "Does the order of the data not matter?", _of_both_links(invariance.permuted_data),
+_add("invariance", "data_order", (
+    "The answer does not depend on the order of the data."
+), _of_both_links(invariance.permuted_data),
      ("toy", "iris"), ("toy-steep",))  # fmt: skip
-_add("invariance", "classes", "Does swapping the classes mirror the answer?",
+_add("invariance", "classes", "Swapping the classes mirrors the answer.",
      _of_both_links(invariance.flipped_classes), ("toy", "iris"), ("toy-steep",))  # fmt: skip
-_add("invariance", "block_size", "Does the size of the blocks not matter?", _of_both_links(invariance.block_sizes),
+_add("invariance", "block_size", "The answer does not depend on block_size.", _of_both_links(invariance.block_sizes),
      ("toy",), ("iris",))  # fmt: skip

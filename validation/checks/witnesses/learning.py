@@ -378,7 +378,7 @@ def _register_told(method: str) -> None:
     @check(
         f"invariance/{method}/told",
         paper=PAPER[method],
-        question="Is a listener told of every step of a run on batches, once and in order?",
+        question="A callback is called once for every step of a run on batches, in order.",
         problems=(NO_PROBLEM,),
     )
     def invariance_told(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -389,7 +389,7 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
     @check(
         f"identity/{method}/paths",
         paper=PAPER[method],
-        question="Do both make the same steps on every schedule, with every rate and in every search?",
+        question="Both witnesses make the same steps on every schedule, with every rate and in every search.",
         problems=(NO_PROBLEM,),
     )
     def paths(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -31,7 +31,7 @@ def _register(subject: Subject) -> None:
     @check(
         f"limit/{subject.method}/inducing_at_data",
         paper=subject.paper,
-        question="Is the sparse form with Z = X the full one?",
+        question="The sparse form with Z = X is the full one.",
         problems=("two-points", "toy-spread"),
     )
     def inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:

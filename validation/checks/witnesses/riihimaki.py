@@ -516,25 +516,27 @@ for _subject in (*PROBIT, *SOFTMAX):
                 _quick,
                 _full,
             )
-    _add("discrepancy", _subject, "stored_truth", "Is the method as near to the stored truth as it was recorded to be?",
+    _add("discrepancy", _subject, "stored_truth", "The method is as near to the stored truth as recorded.",
          from_truth, (f"toy-3{_end}",), tuple(RECORDED[_subject.method])[1:])  # fmt: skip
 
 for _subject in (NESTED_EP, NESTED_IEP, VB, QEP, QIEP, *SOFTMAX):
     _end = "-softmax" if _subject in SOFTMAX else ""
     _named = [f"two-points-3{_end}", f"toy-3{_end}", f"toy-4-steep{_end}"]
     _first = 2 if _subject in (NESTED_EP, LAPLACE) else 1
-    _add("invariance", _subject, "classes", "Do the names of the classes not matter?", permuted_classes,
+    _add("invariance", _subject, "classes", (
+        "The answer does not depend on the names of the classes."
+    ), permuted_classes,
          tuple(_named[:_first]), tuple(_named[_first : _first + 1]))  # fmt: skip
 
 for _subject in (QEP, QIEP, LAPLACE):
     _end = "-softmax" if _subject is LAPLACE else ""
-    _add("limit", _subject, "own_integral", "Are the class probabilities those of its own predictive Gaussian?",
+    _add("limit", _subject, "own_integral", "Class probabilities are those of the method's own predictive Gaussian.",
          own_integral, (f"two-points-3{_end}", f"toy-3{_end}"),
          (f"two-points-3-steep{_end}", f"toy-4-steep{_end}"))  # fmt: skip
 
-_add("limit", NESTED_EP, "epgpc", "With two classes, is this binary EP?",
+_add("limit", NESTED_EP, "epgpc", "With two classes, this is binary EP.",
      lambda context, _, problem: two_classes(context, problem), ("two-points", "toy"), ("toy-steep",))  # fmt: skip
-_add("bound", VB, "quadrature", "Does the lower bound stay below log Z?",
+_add("bound", VB, "quadrature", "The lower bound stays below log Z.",
      lambda context, subject, problem: bound.below(context, subject, problem, exact(context, problem, 6.0)),
      ("two-points-3",), ("two-points-3-steep",))  # fmt: skip
 
@@ -546,16 +548,16 @@ def _below_stored(context: Context, subject: Subject, problem: Problem) -> Itera
     return bound.below(context, subject, problem, true)
 
 
-_add("bound", VB, "stored_truth", "Does the lower bound stay below the log Z of the stored truth?", _below_stored,
+_add("bound", VB, "stored_truth", "The lower bound stays below the log Z of the stored truth.", _below_stored,
      ("toy-3",), ("toy-4-steep",))  # fmt: skip
-_add("discrepancy", NESTED_IEP, "narrower", "Are variances without couplings between classes smaller than with them?",
+_add("discrepancy", NESTED_IEP, "narrower", "Variances without couplings between classes are smaller than with them.",
      lambda context, _, problem: narrower(context, problem), ("toy-3",), ("toy-4-steep", "iris-3"))  # fmt: skip
-_add("discrepancy", NESTED_EP, "inner_ep", "Are inner EP's moments near the tilted ones, its normaliser a little low?",
+_add("discrepancy", NESTED_EP, "inner_ep", "Inner EP's moments are near the tilted ones, its normaliser a little low.",
      lambda context, _, problem: inner_ep(context, problem), ("toy-3",), ("two-points-3",))  # fmt: skip
 for _subject in (NESTED_EP, QEP):
-    _add("invariance", _subject, "site_structure", "Do sites leave the common level of the latent values alone?",
+    _add("invariance", _subject, "site_structure", "Sites do not move the common level of the latent values.",
          site_structure, ("toy-3",), ("toy-4-steep",))  # fmt: skip
-_GLASS = "Is it as near to the truth on Glass as Table 1 of the paper says?"
+_GLASS = "The method is as near to the truth on Glass as Table 1 of the paper says."
 
 
 def _add_glass(subject: Subject) -> None:
@@ -571,7 +573,7 @@ for _subject in (NESTED_EP, NESTED_IEP):
 @check(
     "discrepancy/nested-iep/glass_narrower",
     paper=NESTED_IEP.paper,
-    question="Are variances on Glass without couplings between classes smaller than with them?",
+    question="Variances on Glass without couplings between classes are smaller than with them.",
     problems=("-",),
 )
 def nested_iep_glass_narrower(context: Context, _: None) -> Iterable[Outcome]:

@@ -168,7 +168,7 @@ def _register(method: str, searches: tuple[Search, ...]) -> None:
     @check(
         f"limit/{method}/search_end",
         paper=PAPER[method],
-        question="Has the other witness zero gradient where a search ends?",
+        question="Where the search of one witness ends, the gradient of the other is zero.",
         problems=() if late else (NO_PROBLEM,),
         full=(NO_PROBLEM,) if late else (),
     )

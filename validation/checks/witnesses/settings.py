@@ -126,7 +126,7 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
     @check(
         f"identity/{method}/settings",
         paper=PAPER[method],
-        question="Do both agree where jitter, noise, kernel, scales and damping hide nothing?",
+        question="Both witnesses agree when jitter, noise, kernel, scales and damping are not the defaults.",
         problems=(NO_PROBLEM,),
     )
     def settings(context: Context, problem: Problem) -> list[Outcome]:

@@ -254,7 +254,7 @@ def _steps(subject: Subject, quantity: str, options: Mapping[str, Any]) -> None:
     @check(
         f"identity/{subject.method}/{quantity}",
         paper=subject.paper,
-        question=f"Do both make the same {STEPS} steps on the same batches?",
+        question=f"Both witnesses make the same {STEPS} steps on the same batches.",
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
@@ -266,7 +266,7 @@ def _learned(subject: Subject) -> None:
     @check(
         f"identity/{subject.method}/learned",
         paper=subject.paper,
-        question="Do both searches end at the same hyper-parameters?",
+        question="Both searches end at the same hyper-parameters.",
         problems=("toy",),
     )
     def identity_learned(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -279,16 +279,16 @@ def _baseline(subject: Subject) -> None:
     @check(
         f"limit/{method}/inducing_at_data",
         paper=paper,
-        question="Is the sparse form with Z = X the full one?",
+        question="The sparse form with Z = X is the full one.",
         problems=("two-points", "toy-spread"),
     )
     def limit_inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
         return inducing_at_data(context, subject, problem)
 
     for quantity, sentence, function in (
-        ("data_order", "Does the order of the data not matter?", invariance.permuted_data),
-        ("classes", "Does swapping the classes mirror the answer?", invariance.flipped_classes),
-        ("block_size", "Does the size of the blocks not matter?", invariance.block_sizes),
+        ("data_order", "The answer does not depend on the order of the data.", invariance.permuted_data),
+        ("classes", "Swapping the classes mirrors the answer.", invariance.flipped_classes),
+        ("block_size", "The answer does not depend on block_size.", invariance.block_sizes),
     ):
 
         @check(
@@ -322,7 +322,7 @@ def _bounds() -> None:
     @check(
         f"bound/{SVGPC.method}/log_evidence",
         paper=SVGPC.paper,
-        question="Does the lower bound stay below log Z?",
+        question="The lower bound stays below log Z.",
         problems=baselines.QUICK,
         full=baselines.FULL,
     )
@@ -334,7 +334,7 @@ def _bounds() -> None:
     @check(
         f"bound/{SVGPC.method}/log_evidence_fitc_prior",
         paper=SVGPC.paper,
-        question="Does the sparse bound stay below the log Z of the FITC prior as well?",
+        question="The sparse bound stays below the log Z of the FITC prior as well.",
         problems=("three-points-fitc",),
         full=("toy-sparse",),
     )
@@ -343,8 +343,8 @@ def _bounds() -> None:
         return bound.below(context, SVGPC, asked, baselines.truth(context, EPGPC, asked))
 
     for quantity, sentence, function in (
-        ("monotone", "Does no step lower the bound?", bound.monotone),
-        ("equality", "Does the bound meet log Z = -n log 2 when the prior variance vanishes?", bound.equality),
+        ("monotone", "No step lowers the bound.", bound.monotone),
+        ("equality", "When the prior variance vanishes, the bound is log Z = -n log 2.", bound.equality),
     ):
 
         @check(
@@ -360,7 +360,7 @@ def _bounds() -> None:
     @check(
         f"bound/{SVI.method}/optimum",
         paper=SVI.paper,
-        question="Does the bound of a stochastic run stay below the optimum of coordinate ascent?",
+        question="The bound of a stochastic run stays below the optimum of coordinate ascent.",
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
@@ -370,7 +370,7 @@ def _bounds() -> None:
     @check(
         f"limit/{SVI.method}/all_data_at_rate_one",
         paper=SVI.paper,
-        question="Are steps of rate one on all data coordinate ascent?",
+        question="Steps of rate one on all data are coordinate ascent.",
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )
@@ -380,7 +380,7 @@ def _bounds() -> None:
     @check(
         f"invariance/{EPGPC.method}/batch_sites",
         paper=EPGPC.paper,
-        question="Are the sites of a batch those of all data, refreshed from the same posterior?",
+        question="The sites of a batch are those of all data, refreshed from the same posterior.",
         problems=_BATCHED,
     )
     def invariance_batch_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -391,7 +391,7 @@ def _sums(subject: Subject) -> None:
     @check(
         f"invariance/{subject.method}/batch_sums",
         paper=subject.paper,
-        question="Do batch gradients weighted with |S|/n average to the full gradient?",
+        question="Batch gradients weighted with |S|/n average to the full gradient.",
         problems=_BATCHED,
         full=_BATCHED_FULL,
     )

@@ -523,37 +523,45 @@ for _setup in SETUPS:
         add(_where.format("identity", _name), _question, _of(same_field, _setup, identity.field(_name)), _quick, _full)
     for _name, _question in identity.GRADIENTS.items():
         add(_where.format("identity", f"gradient_{_name}"), _question, _of(same_gradient, _setup, _name), _quick, _full)
-    add(_where.format("identity", "sites"), "Do both find the same sites and normalisers?", _of(same_local, _setup),
+    add(_where.format("identity", "sites"), (
+        "Both witnesses find the same sites and normalisers."
+    ), _of(same_local, _setup),
         _quick, _full)  # fmt: skip
     if _setup is not GFITC:
-        add(_where.format("identity", "batches"), "Do both stand at the same place after the same mini-batches?",
+        add(_where.format("identity", "batches"), "Both witnesses are at the same place after the same mini-batches.",
             _of(same_steps, _setup), (_toy,), (_steep,))  # fmt: skip
     if _setup.method != "sep":
-        add(_where.format("derivative", "gradients"), "Is the gradient the derivative of log Z, iterated anew?",
+        add(_where.format("derivative", "gradients"), "The gradient is the derivative of log Z, iterated anew.",
             _of(against_differences, _setup), (_few,), (_two,))  # fmt: skip
     if _setup is not VI:
-        add(_where.format("invariance", "damping"), "Does damping leave the fixed point where it is?",
+        add(_where.format("invariance", "damping"), "Damping does not move the fixed point.",
             _of(other_damping, _setup), (_few,), (_two,))  # fmt: skip
-    add(_where.format("invariance", "order"), "Do the order of the data and the names of the classes not matter?",
+    add(_where.format("invariance", "order"), (
+        "The answer does not depend on the order of the data or the names of the classes."
+    ),
         _of(reordered, _setup), (_few,), (_two,))  # fmt: skip
-    add(_where.format("invariance", "block_size"), "Does the size of the blocks not matter?", _of(block_sizes, _setup),
+    add(_where.format("invariance", "block_size"), (
+        "The answer does not depend on block_size."
+    ), _of(block_sizes, _setup),
         (_few,), (_toy,))  # fmt: skip
 
-add("exactness/ep/site_definition", "Has q the moments of cavity times factor, from their definition?", pair_sites,
+add("exactness/ep/site_definition", "q has the moments of cavity times factor, by their definition.", pair_sites,
     ("two-points-3-sparse-threshold",), ("toy-2-sparse-threshold",))  # fmt: skip
-add("exactness/ep/datum_site_definition", "Has q the moments of cavity times factor, from their definition?",
+add("exactness/ep/datum_site_definition", "q has the moments of cavity times factor, by their definition.",
     datum_sites, ("two-points-3-sparse-threshold",), ("toy-3-sparse-threshold",))  # fmt: skip
 for _setup in (SEP, PER_CLASS):
     _problems: tuple[tuple[str, ...], ...] = (("two-points-3-sparse-threshold",), ())
-    add(f"discrepancy/sep/{_setup.prefix}gradients", "How far is (10) from the derivative of the log Z of sep?",
+    add(f"discrepancy/sep/{_setup.prefix}gradients", (
+        "(10) differs from the derivative of the log Z of sep by as much as recorded."
+    ),
         _of(sep_gradients, _setup), *(_problems if _setup is SEP else _problems[::-1]))  # fmt: skip
-add("limit/ep/two_classes", "With two classes, are ep, one factor a datum, and gfitc one method?", two_classes,
+add("limit/ep/two_classes", "With two classes, ep, one factor a datum, and gfitc are one method.", two_classes,
     ("toy-2-sparse-threshold",))  # fmt: skip
 add(
     "limit/ep/inducing_at_data",
-    "With Z = X and unit noise, is one factor a datum qiep?",
+    "With Z = X and unit noise, one factor a datum is qiep.",
     inducing_at_data,
     ("two-points-3",),
 )
-add("bound/vi-robust/quadrature", "Does the lower bound stay below log Z of the full prior?", below_full,
+add("bound/vi-robust/quadrature", "The lower bound stays below log Z of the full prior.", below_full,
     ("two-points-3-sparse-errors",))  # fmt: skip

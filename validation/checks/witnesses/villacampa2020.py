@@ -543,45 +543,61 @@ for _subject in SUBJECTS:
         _add("identity", _subject, _name, _question, _field(_name), _quick, _full)
     for _name, _question in GRADIENTS.items():
         _add("identity", _subject, f"gradient_{_name}", _question, _derivative_in(_name), _quick, _full)
-    _add("limit", _subject, "vi-robust", "Is it variational inference at power 0?", variational, (_ERRORS,),
+    _add("limit", _subject, "vi-robust", "At power 0 the method is variational inference.", variational, (_ERRORS,),
          () if _subject == BB else (f"{_PAIR}-errors", f"{_STEEP}-errors"))  # fmt: skip
-    _add("limit", _subject, "definition", "Is the value what is defined, stationary, with these derivatives?",
+    _add("limit", _subject, "definition", "The value is the defined one and stationary, and has these derivatives.",
          definition, (_ERRORS,), (f"{_PAIR}-errors",))  # fmt: skip
     if _subject == BB:
         continue
     # apep's and arpep's take 3 % of a quick run and were the first to see none of 150 random mutants (triad mutate
     # --price); their ends are asked by limit/.../vi-robust, derivative/.../alpha and the paths at power 0
     _once = (_ERRORS,) if _subject not in (APEP, ARPEP) else ()
-    _add("identity", _subject, "powers", "Do both agree at every power and share of labelling errors?", powers,
+    _add("identity", _subject, "powers", "Both witnesses agree at every power and share of labelling errors.", powers,
          _once, tuple(name for name in (_ERRORS, f"{_PAIR}-errors") if name not in _once))  # fmt: skip
-    _add("identity", _subject, "batches", "Do both agree after the same mini-batches?", batches, (f"{_STEEP}-errors",))
-    _add("identity", _subject, "learned", "Do searches for the prior end at the same evidence?", learned, (),
+    _add(
+        "identity",
+        _subject,
+        "batches",
+        ("Both witnesses agree after the same mini-batches."),
+        batches,
+        (f"{_STEEP}-errors",),
+    )
+    _add("identity", _subject, "learned", "Searches for the prior end at the same evidence.", learned, (),
          (f"{_PAIR}-errors",))  # fmt: skip
     _add(
         "derivative",
         _subject,
         "alpha",
-        "Does it leave power 0 with the derivative that theory says?",
+        "At power 0 the derivative in the power is the one from theory.",
         derivative,
         (_ERRORS,),
     )
-    _add("invariance", _subject, "permutations", "Do orders of data and classes not matter?", permuted, (_ERRORS,),
+    _add("invariance", _subject, "permutations", (
+        "The answer does not depend on the order of the data or of the classes."
+    ), permuted, (_ERRORS,),
          (f"{_STEEP}-errors",))  # fmt: skip
     if _subject in (PEP, APEP):  # all energies have one sum over the data
-        _add("invariance", _subject, "blocks", "Do sizes of blocks not matter?", blocks, (f"{_PAIR}-threshold",))
+        _add(
+            "invariance",
+            _subject,
+            "blocks",
+            ("The answer does not depend on block_size."),
+            blocks,
+            (f"{_PAIR}-threshold",),
+        )
     # the bands of the other two without labelling errors take seconds
     _live = 2 if _subject in (PEP, APEP) else 1
-    _add("discrepancy", _subject, "powers", "Is it as near to the truth at every power as it was recorded to be?",
+    _add("discrepancy", _subject, "powers", "At every power the method is as near to the truth as recorded.",
          from_truth, TRUTHS[:_live], TRUTHS[_live:] if _subject != RPAPEP else ())  # fmt: skip
 
-_add("limit", PEP, "ep", "Is it EP of one factor a datum at power 1, and gfitc with two classes?",
+_add("limit", PEP, "ep", "At power 1 this is EP of one factor a datum, and with two classes gfitc.",
      lambda context, _, problem: ep(context, problem), (_THRESHOLD, f"{_PAIR}-threshold"),
      ("toy-3-sparse-threshold",))  # fmt: skip
-_add("identity", PEP, "gradient_rules", "Are both gradients one at a fixed point?",
+_add("identity", PEP, "gradient_rules", "Both gradients are equal at a fixed point.",
      lambda context, _, problem: gradient_rules(context, problem), (_ERRORS,))  # fmt: skip
-_add("limit", BB, "apep", "Is the energy minus the objective of apep?",
+_add("limit", BB, "apep", "The energy is minus the objective of apep.",
      lambda context, _, problem: black_box(context, problem), (_ERRORS,), (f"{_PAIR}-threshold",))  # fmt: skip
-_add("exactness", BB, "draws", "Are means over draws the expectations of (11)?",
+_add("exactness", BB, "draws", "Means over draws are the expectations of (11).",
      lambda context, _, problem: black_box_draws(context, problem), (_ERRORS,))  # fmt: skip
-_add("identity", RPAPEP, "no_optimum", "Is an energy without a finite optimum said to have none?",
+_add("identity", RPAPEP, "no_optimum", "An energy without a finite optimum is reported to have none.",
      lambda context, _, problem: no_optimum(context, problem), (_ERRORS,))  # fmt: skip

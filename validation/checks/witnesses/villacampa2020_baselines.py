@@ -417,21 +417,33 @@ for _subject, _problems, _full in (
 ):
     for _name, _question in identity.FIELDS.items():
         _add("identity", _subject, _name, _question, _field(_subject, _name), _problems, _full)
-    _add("identity", _subject, "local", "Do both keep the same of each datum?", _of(local, _subject), _problems, _full)
-    _add("invariance", _subject, "permutations", "Do orders of data and classes not matter?", _of(permuted, _subject),
+    _add(
+        "identity",
+        _subject,
+        "local",
+        ("Both witnesses keep the same sites of each datum."),
+        _of(local, _subject),
+        _problems,
+        _full,
+    )
+    _add("invariance", _subject, "permutations", (
+        "The answer does not depend on the order of the data or of the classes."
+    ), _of(permuted, _subject),
          _problems[:2], _full)  # fmt: skip
 
 for _name, _question in identity.GRADIENTS.items():
     _add("identity", REGRESSION, f"gradient_{_name}", _question, _derivative_in(_name), (_TINY, _TOY, _STEEP))
-_add("identity", REGRESSION, "learned", "Do searches for the prior end at the same evidence?", learned, (), (_TOY,))
-_add("limit", REGRESSION, "conditioning", "Is it exact Gaussian conditioning, with the derivatives of its evidence?",
+_add("identity", REGRESSION, "learned", "Searches for the prior end at the same evidence.", learned, (), (_TOY,))
+_add("limit", REGRESSION, "conditioning", (
+    "The answer is exact Gaussian conditioning, with the derivatives of its evidence."
+),
      conditioning, (_TINY, _TOY), (_STEEP,))  # fmt: skip
-_add("limit", LAPLACE, "definition", "Are the mode, log Z and covariances those of dense algebra?", at_mode,
+_add("limit", LAPLACE, "definition", "The mode, log Z and covariances are those of dense algebra.", at_mode,
      (_FEW, _SOFT), (_STEEP_SOFT,))  # fmt: skip
-_add("limit", LAPLACE, "laplace", "With inducing points at the data, is it Laplace's method of the full model?",
+_add("limit", LAPLACE, "laplace", "With inducing points at the data, this is Laplace's method of the full model.",
      dense_laplace, ("two-points-3-softmax", "toy-3-softmax"), ("toy-4-steep-softmax",))  # fmt: skip
-_add("limit", LAPLACE, "own_integral", "Are the class probabilities those of its own predictive Gaussian?",
+_add("limit", LAPLACE, "own_integral", "Class probabilities are those of the method's own predictive Gaussian.",
      lambda context, problem: own_integral(context, LAPLACE, _asked(LAPLACE, problem)), (_FEW, _SOFT),
      (_STEEP_SOFT,))  # fmt: skip
-_add("discrepancy", LAPLACE, "quadrature", "Is it as near to the exact posterior as it was recorded to be?",
+_add("discrepancy", LAPLACE, "quadrature", "The method is as near to the exact posterior as recorded.",
      from_truth, (_FEW,))  # fmt: skip
