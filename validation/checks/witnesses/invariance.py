@@ -52,21 +52,6 @@ def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Ite
         )
 
 
-def block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    """Other sizes of the blocks of `fast`."""
-    plain = context.solve("fast", subject.method, problem)
-    for block_size in (1, 7, problem.n):
-        other = context.solve("fast", subject.method, problem, block_size=block_size)
-        # sums in another order: eps times the square root of their length, amplified by at most the condition
-        yield from apart(
-            fields(other, plain, ("log_evidence", "latent_mean", "latent_cov", "probabilities")),
-            1e-10,
-            "a block size is no part of the question; 1e-10 is far above reordered sums",
-            f"fast, blocks of {block_size}",
-            "fast, default blocks",
-        )
-
-
 def _register(subject: Subject) -> None:
     @check(
         f"invariance/{subject.method}/data_order",
@@ -85,15 +70,6 @@ def _register(subject: Subject) -> None:
     )
     def classes(context: Context, problem: Problem) -> Iterable[Outcome]:
         return flipped_classes(context, subject, problem)
-
-    @check(
-        f"invariance/{subject.method}/block_size",
-        paper=subject.paper,
-        question="The answer does not depend on block_size.",
-        problems=_PROBLEMS,
-    )
-    def invariance_block_size(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return block_sizes(context, subject, problem)
 
 
 for _subject in SUBJECTS:

@@ -279,5 +279,3 @@ _add("invariance", "data_order", (
      ("toy", "iris"), ("toy-steep",))  # fmt: skip
 _add("invariance", "classes", "Swapping the classes mirrors the answer.",
      _of_both_links(invariance.flipped_classes), ("toy", "iris"), ("toy-steep",))  # fmt: skip
-_add("invariance", "block_size", "The answer does not depend on block_size.", _of_both_links(invariance.block_sizes),
-     ("toy",), ("iris",))  # fmt: skip

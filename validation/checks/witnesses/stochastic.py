@@ -288,7 +288,6 @@ def _baseline(subject: Subject) -> None:
     for quantity, sentence, function in (
         ("data_order", "The answer does not depend on the order of the data.", invariance.permuted_data),
         ("classes", "Swapping the classes mirrors the answer.", invariance.flipped_classes),
-        ("block_size", "The answer does not depend on block_size.", invariance.block_sizes),
     ):
 
         @check(

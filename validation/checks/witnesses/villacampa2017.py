@@ -464,23 +464,6 @@ def reordered(context: Context, setup: Setup, problem: Problem) -> Iterable[Outc
             )
 
 
-def block_sizes(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
-    """Other sizes of the blocks of `fast`, at the fixed point and after mini-batches."""
-    runs = [{}] if setup is GFITC else [{}, {"batches": batches(problem)}]
-    for more in runs:
-        plain = setup.solve(context, "fast", problem, **more)
-        for block_size in (1, 7):
-            other = setup.solve(context, "fast", problem, block_size=block_size, **more)
-            # sums in another order, and a route to a fixed point that rounding may turn: 1e-10 there
-            yield from apart(
-                fields(other, plain, ("log_evidence", "inducing_mean", "inducing_cov", "probabilities")),
-                1e-9,
-                "a block size is no part of the question",
-                f"fast, blocks of {block_size}",
-                "fast, default blocks",
-            )
-
-
 # -- bound -----------------------------------------------------------------------------------------------------------
 
 
