@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from validation import problems
@@ -35,33 +32,6 @@ class Selection(NamedTuple):
     full: bool = False
 
 
-class Deferred(NamedTuple):
-    """Pairs that a run of everything leaves to --full, see `deferred.toml`."""
-
-    checks: tuple[str, ...]  # patterns
-    problem: str
-    seconds: float  # of a core
-    instead: tuple[str, ...]  # problems of the same checks, or checks where there is no problem
-    reason: str
-
-
-@cache
-def deferrals() -> tuple[Deferred, ...]:
-    """The rows of `deferred.toml`."""
-    text = files("validation.checks").joinpath("deferred.toml").read_text(encoding="utf-8")
-    return tuple(
-        Deferred(tuple(row["checks"]), row["problem"], row["seconds"], tuple(row["instead"]), row["reason"])
-        for row in tomllib.loads(text)["deferred"]
-    )
-
-
-def deferred(check: str, problem: str) -> bool:
-    """Whether a run of everything leaves a pair to --full."""
-    return any(
-        problem == row.problem and any(fnmatchcase(check, pattern) for pattern in row.checks) for row in deferrals()
-    )
-
-
 def select(
     *,
     full: bool = False,
@@ -72,8 +42,6 @@ def select(
     modules: Iterable[str] = (),
 ) -> Selection:
     """The pairs that match every given pattern (shell globs; several of one sort: any of them).
-
-    Where neither checks nor problems are named, those of `deferrals` are left to a full run.
 
     Raises
     ------
@@ -100,12 +68,7 @@ def select(
         for pair in pairs
         if all(not patterns or any(fnmatchcase(value(pair), p) for p in patterns) for _, patterns, value in sorts)
     ]
-    named = tuple(check) or tuple(problem)
-    chosen = [
-        pair._replace(full=full)
-        for pair in matching
-        if full or not (pair.full or (not named and deferred(pair.check, pair.problem)))
-    ]
+    chosen = [pair._replace(full=full) for pair in matching if full or not pair.full]
     if not chosen:
         hint = f"; {len(matching)} match with --full" if matching else ""
         asked = ", ".join(f"{name} {' or '.join(patterns)}" for name, patterns, _ in sorts if patterns) or "all"

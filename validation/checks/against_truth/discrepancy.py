@@ -19,7 +19,7 @@ from importlib import resources
 import numpy as np
 
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
-from validation.checks.subjects import LARGER, QUICK, SUBJECTS, Subject, as_probit, truth
+from validation.checks.subjects import DRAWN, FEW, LARGER, QUICK, REAL, SUBJECTS, THIRD, Subject, as_probit, truth
 from validation.checks.witnesses import baselines
 from validation.checks.witnesses.baselines import BASELINES
 from validation.door.problem import Problem
@@ -90,8 +90,8 @@ def _register(subject: Subject, quantity: str) -> None:
         f"discrepancy/{subject.method}/{quantity}",
         paper=subject.paper,
         question=QUANTITIES[quantity][0],
-        problems=QUICK,
-        full=LARGER,
+        problems=FEW + DRAWN + REAL,
+        full=THIRD + LARGER,
     )
     def ask_discrepancy(context: Context, problem: Problem) -> Iterable[Outcome]:
         return compared(context, subject, problem, quantity, truth(context, subject, problem))

@@ -14,12 +14,13 @@ from validation.checks.subjects import (
     CERTIFICATES,
     DRAWN,
     EVIDENCES,
+    FEW,
     LARGER,
     PLAIN,
     REAL,
     SEED,
     SUBJECTS,
-    TINY,
+    THIRD,
     Evidence,
     Subject,
     certificates,
@@ -66,7 +67,8 @@ def _register(subject: Subject) -> None:
         f"exactness/{subject.sampler}/log_evidence",
         paper=subject.paper,
         question="Both routes to log Z agree with quadrature.",
-        problems=TINY,
+        problems=FEW,
+        full=THIRD,
     )
     def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         truth = exact(context, problem)
@@ -92,8 +94,8 @@ def _register(subject: Subject) -> None:
         f"exactness/{subject.sampler}/gate",
         paper=subject.paper,
         question="The chains are long enough to serve as truth.",
-        problems=DRAWN + REAL,
-        full=LARGER,
+        problems=DRAWN[1:] + REAL,  # toy-steep is harder than toy
+        full=(DRAWN[0], *LARGER),
     )
     def gate(context: Context, problem: Problem) -> Iterable[Outcome]:
         chains = chain(context, subject.sampler, problem)
@@ -129,7 +131,7 @@ def _register(subject: Subject) -> None:
 
 
 def _register_moment(subject: Subject, quantity: str, question: str) -> None:
-    @check(f"exactness/{subject.sampler}/{quantity}", paper=subject.paper, question=question, problems=TINY)
+    @check(f"exactness/{subject.sampler}/{quantity}", paper=subject.paper, question=question, problems=FEW, full=THIRD)
     def ask_exactness(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield tested(chain(context, subject.sampler, problem), exact(context, problem), quantity)
 
@@ -181,6 +183,7 @@ def _register_certificate(sampler: str, quantity: str, question: str) -> None:
     paper=certificates("exact-probit")[0].paper,
     question="Minimax tilting has the exact log Z.",
     problems=certificates("exact-probit")[0].problems,
+    full=certificates("exact-probit")[0].full,
 )
 def exact_probit_log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     draws, truth = certified(context, certificates("exact-probit")[0], problem)
@@ -213,7 +216,8 @@ def _register_evidences(sampler: str) -> None:
         f"exactness/{sampler}/log_evidence_routes",
         paper=certificates(sampler)[0].paper,
         question="Both routes to log Z agree with quadrature, exact draws or the stored chains.",
-        problems=tuple(of_problem),
+        problems=tuple(name for name, entry in of_problem.items() if not entry.slow),
+        full=tuple(name for name, entry in of_problem.items() if entry.slow),
     )
     def exactness_log_evidence_routes(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _evidences(context, of_problem[problem.name], problem)

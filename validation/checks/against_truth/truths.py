@@ -16,8 +16,9 @@ from validation.door.storage import FileFormatError
 from validation.truth import library, shelf, store
 from validation.truth.make import ROUTES
 
-# what a quick run leaves out: sixty data, some seconds of exact draws each
-SLOW = ("iris-3", "iris-3-threshold", "iris-3-softmax", "iris-probit", *LARGER)
+# what a quick run leaves out: many data, and problems whose samplers and likelihoods are asked of other stored truths
+SLOW = ("iris-3", "iris-3-threshold", "iris-3-softmax", "iris-probit", *LARGER, "wine", "digits", "breast-cancer",
+        "toy-3-softmax", "toy-3-sparse-errors", "toy-4-steep", "toy-4-steep-threshold")  # fmt: skip
 
 PAPERS = {"mh-softmax": "riihimaki2013"} | {entry.sampler: entry.paper for entry in (*SUBJECTS, *CERTIFICATES)}
 

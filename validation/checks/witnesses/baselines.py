@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from validation.checks.core import Context
-from validation.checks.subjects import Subject, exact, exact_draws
+from validation.checks.subjects import FEW, THIRD, Subject, exact, exact_draws
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 
@@ -18,6 +18,8 @@ SVGPC, EPGPC = BASELINES
 # asked with the probit link in the place of the logistic one; log variance 4 among both
 QUICK = ("two-points", "three-points", "three-points-fitc", "toy")
 FULL = ("toy-steep", "toy-sparse", "iris")
+# against truths
+JUDGED, JUDGED_FULL = (*FEW, "toy"), (*THIRD, *FULL)
 # of quadrature: a thousandth of the distances, and what exact draws are held against in the same run
 DIGITS = 6.0
 # the quadratures of svgpc in `reference` take seconds there

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
-from validation.checks.subjects import LARGER, QUICK, SUBJECTS, TINY, Subject, truth
+from validation.checks.subjects import DRAWN, FEW, LARGER, QUICK, REAL, SUBJECTS, THIRD, TINY, Subject, truth
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 
@@ -75,8 +75,8 @@ def _register(subject: Subject) -> None:
         f"bound/{subject.method}/log_evidence",
         paper=subject.paper,
         question="The lower bound stays below log Z.",
-        problems=QUICK,
-        full=LARGER,
+        problems=FEW + DRAWN + REAL,
+        full=THIRD + LARGER,
     )
     def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
         return _below_log_evidence(context, subject, problem, prior_model=problem.prior_model)

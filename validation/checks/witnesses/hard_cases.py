@@ -55,7 +55,6 @@ _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
 QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "nested-iep": ("slow",),
-        "qiep": ("slow",),
         "qep": ("repeated",),
         "svi": ("shallow",),
         "svgpc": ("shallow",),

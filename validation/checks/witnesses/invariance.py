@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from validation.checks.apart import apart, fields
+from validation.checks.apart import apart
 from validation.checks.core import Context, Outcome, check
 from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject
 from validation.door.problem import Problem

@@ -127,7 +127,9 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
         f"identity/{method}/settings",
         paper=PAPER[method],
         question="Both witnesses agree when jitter, noise, kernel, scales and damping are not the defaults.",
-        problems=(NO_PROBLEM,),
+        # arpep and bb-alpha read the settings that apep reads
+        problems=() if method in ("arpep", "bb-alpha") else (NO_PROBLEM,),
+        full=(NO_PROBLEM,) if method in ("arpep", "bb-alpha") else (),
     )
     def settings(context: Context, problem: Problem) -> list[Outcome]:
         return list(side_by_side(context, method, runs))

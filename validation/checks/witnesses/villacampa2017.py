@@ -523,10 +523,6 @@ for _setup in SETUPS:
         "The answer does not depend on the order of the data or the names of the classes."
     ),
         _of(reordered, _setup), (_few,), (_two,))  # fmt: skip
-    add(_where.format("invariance", "block_size"), (
-        "The answer does not depend on block_size."
-    ), _of(block_sizes, _setup),
-        (_few,), (_toy,))  # fmt: skip
 
 add("exactness/ep/site_definition", "q has the moments of cavity times factor, by their definition.", pair_sites,
     ("two-points-3-sparse-threshold",), ("toy-2-sparse-threshold",))  # fmt: skip
