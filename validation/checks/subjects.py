@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from validation.checks.core import Context
+from validation.checks.core import Context, Outcome, check
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 
@@ -30,6 +30,28 @@ class Subject(NamedTuple):
 
 
 SUBJECTS = (Subject("x-gpc", "wenzel2019", "gibbs-logit"),)
+Asked = Callable[[Context, Subject, Problem], Iterable[Outcome]]
+
+
+def add(
+    module: str,
+    kind: str,
+    subject: Subject,
+    quantity: str,
+    question: str,
+    function: Asked,
+    problems: tuple[str, ...],
+    full: tuple[str, ...] = (),
+) -> None:
+    """Register a check of one method; `module` is the one whose import registers it."""
+
+    def asked(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return function(context, subject, problem)
+
+    asked.__module__ = module
+    check(f"{kind}/{subject.method}/{quantity}", paper=subject.paper, question=question, problems=problems, full=full)(
+        asked
+    )
 
 
 class Chains(NamedTuple):

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, check
-from validation.checks.subjects import DRAWN, FEW, LARGER, QUICK, REAL, SUBJECTS, THIRD, TINY, Subject, truth
+from validation.checks.core import Compared, Context, Outcome, Skipped
+from validation.checks.subjects import (
+    DRAWN,
+    FEW,
+    LARGER,
+    QUICK,
+    REAL,
+    SUBJECTS,
+    THIRD,
+    TINY,
+    Asked,
+    Subject,
+    add,
+    truth,
+)
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 
@@ -70,47 +84,17 @@ def equality(context: Context, subject: Subject, problem: Problem) -> Iterable[O
         )
 
 
-def _register(subject: Subject) -> None:
-    @check(
-        f"bound/{subject.method}/log_evidence",
-        paper=subject.paper,
-        question="The lower bound stays below log Z.",
-        problems=FEW + DRAWN + REAL,
-        full=THIRD + LARGER,
+def _below(prior_model: str = "") -> Asked:
+    return lambda context, subject, problem: _below_log_evidence(
+        context, subject, problem, prior_model=prior_model or problem.prior_model
     )
-    def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _below_log_evidence(context, subject, problem, prior_model=problem.prior_model)
-
-    # The bound knows p(f | u) by its marginals alone, which the full and the FITC prior share: it bounds both.
-    @check(
-        f"bound/{subject.method}/log_evidence_full_prior",
-        paper=subject.paper,
-        question="The sparse bound stays below the log Z of the full prior as well.",
-        problems=("three-points-fitc",),
-        full=("toy-sparse", "wine", "digits"),
-    )
-    def log_evidence_full_prior(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _below_log_evidence(context, subject, problem, prior_model="full")
-
-    @check(
-        f"bound/{subject.method}/monotone",
-        paper=subject.paper,
-        question="Coordinate ascent never lowers the bound.",
-        problems=QUICK,
-        full=LARGER,
-    )
-    def bound_monotone(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return monotone(context, subject, problem)
-
-    @check(
-        f"bound/{subject.method}/equality",
-        paper=subject.paper,
-        question="When the prior variance vanishes, the bound is log Z = -n log 2.",
-        problems=TINY,
-    )
-    def bound_equality(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return equality(context, subject, problem)
 
 
 for _subject in SUBJECTS:
-    _register(_subject)
+    _add = partial(add, __name__, "bound", _subject)
+    _add("log_evidence", "The lower bound stays below log Z.", _below(), FEW + DRAWN + REAL, THIRD + LARGER)
+    # The bound knows p(f | u) by its marginals alone, which the full and the FITC prior share: it bounds both.
+    _add("log_evidence_full_prior", "The sparse bound stays below the log Z of the full prior as well.",
+         _below("full"), ("three-points-fitc",), ("toy-sparse", "wine", "digits"))  # fmt: skip
+    _add("monotone", "Coordinate ascent never lowers the bound.", monotone, QUICK, LARGER)
+    _add("equality", "When the prior variance vanishes, the bound is log Z = -n log 2.", equality, TINY)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.core import Compared, Context, Outcome, Skipped
 from validation.checks.definitions.predictive_integrals import unit_mass
-from validation.checks.subjects import LARGER, QUICK, SPARSE, SUBJECTS, Subject
+from validation.checks.subjects import LARGER, QUICK, SPARSE, SUBJECTS, Asked, Subject, add
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 from validation.judge.compare import identity_limit, prior_condition, relative_difference
@@ -74,19 +75,6 @@ def compared(
             yield from unit_mass(solution)
 
 
-def _register(subject: Subject, quantity: str, question: str, extract: Callable[[Solution], object]) -> None:
-    @check(
-        f"identity/{subject.method}/{quantity}",
-        paper=subject.paper,
-        question=question,
-        # a full GP has no inducing inputs to differentiate by
-        problems=SPARSE if quantity == "gradient_Z" else QUICK,
-        full=() if quantity == "gradient_Z" else LARGER,
-    )
-    def ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return compared(context, subject, problem, extract)
-
-
 def field(name: str) -> Callable[[Solution], object]:
     """Takes a field out of a solution."""
     return MASS if name == "probability_mass" else lambda solution: getattr(solution, name)
@@ -97,14 +85,18 @@ def gradient(name: str) -> Callable[[Solution], object]:
     return lambda solution: (solution.gradients or {}).get(name)
 
 
-def _local(name: str) -> Callable[[Solution], object]:
-    return lambda solution: solution.local.get(name)
+def comparing(extract: Callable[[Solution], object]) -> Asked:
+    """Asks whether one quantity of both witnesses is the same."""
+    return lambda context, subject, problem: compared(context, subject, problem, extract)
 
 
 for _subject in SUBJECTS:
+    _add = partial(add, __name__, "identity", _subject)
     for _name, _question in FIELDS.items():
-        _register(_subject, _name, _question, field(_name))
+        _add(_name, _question, comparing(field(_name)), QUICK, LARGER)
     for _name, _question in GRADIENTS.items():
-        _register(_subject, f"gradient_{_name}", _question, gradient(_name))
-    if _subject.method == "x-gpc":
-        _register(_subject, "c", "Both witnesses find the same tilts of the Pólya-Gamma variables.", _local("c"))
+        # a full GP has no inducing inputs to differentiate by
+        _where = (SPARSE,) if _name == "Z" else (QUICK, LARGER)
+        _add(f"gradient_{_name}", _question, comparing(gradient(_name)), *_where)
+    _add("c", "Both witnesses find the same tilts of the Pólya-Gamma variables.",
+         comparing(lambda solution: solution.local.get("c")), QUICK, LARGER)  # fmt: skip

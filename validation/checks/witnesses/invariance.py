@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from validation.checks.apart import apart
-from validation.checks.core import Context, Outcome, check
-from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject
+from validation.checks.core import Context, Outcome
+from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject, add
 from validation.door.problem import Problem
 from validation.judge.compare import identity_limit
 
@@ -52,25 +53,7 @@ def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Ite
         )
 
 
-def _register(subject: Subject) -> None:
-    @check(
-        f"invariance/{subject.method}/data_order",
-        paper=subject.paper,
-        question="The answer does not depend on the order of the data.",
-        problems=_PROBLEMS,
-    )
-    def data_order(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return permuted_data(context, subject, problem)
-
-    @check(
-        f"invariance/{subject.method}/classes",
-        paper=subject.paper,
-        question="Swapping the classes mirrors the answer.",
-        problems=_PROBLEMS,
-    )
-    def classes(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return flipped_classes(context, subject, problem)
-
-
 for _subject in SUBJECTS:
-    _register(_subject)
+    _add = partial(add, __name__, "invariance", _subject)
+    _add("data_order", "The answer does not depend on the order of the data.", permuted_data, _PROBLEMS)
+    _add("classes", "Swapping the classes mirrors the answer.", flipped_classes, _PROBLEMS)

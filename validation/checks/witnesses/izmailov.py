@@ -7,14 +7,14 @@ Both witnesses are held against its value and its derivatives, so that a mistake
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks.apart import apart, fields, gradients_apart
-from validation.checks.core import Compared, Context, Outcome, check
-from validation.checks.subjects import FEW, SUBJECTS, THIRD, TINY, Subject, as_probit, truth
+from validation.checks.core import Compared, Context, Outcome
+from validation.checks.subjects import FEW, SUBJECTS, THIRD, TINY, Asked, Subject, add, as_probit, truth
 from validation.checks.witnesses import bound, identity, invariance
 from validation.door.problem import Problem
 from validation.door.solution import Solution
@@ -339,8 +339,6 @@ def inducing_at_data(context: Context, subject: Subject, problem: Problem) -> It
 
 # -- registration ------------------------------------------------------------------------------------------------
 
-_Function = Callable[[Context, Subject, Problem], Iterable[Outcome]]
-
 
 def cancelling_labels(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
     """Every input with both labels: q(u) has no mean by symmetry, and a fit must end there, where it is rounding."""
@@ -357,31 +355,16 @@ def cancelling_labels(context: Context, subject: Subject, problem: Problem) -> I
         yield Compared(size, 1e-8, why, solution.label, "symmetry", "prior deviations")
 
 
-def _add(
-    kind: str,
-    subject: Subject,
-    quantity: str,
-    question: str,
-    function: _Function,
-    problems: tuple[str, ...],
-    full: tuple[str, ...] = (),
-) -> None:
-    @check(f"{kind}/{subject.method}/{quantity}", paper=subject.paper, question=question, problems=problems, full=full)
-    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return function(context, subject, problem)
+_add = partial(add, __name__)
 
 
-def _comparing(extract: Callable[[Solution], Any]) -> _Function:
-    return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
-
-
-def _derivative_in(name: str) -> _Function:
+def _derivative_in(name: str) -> Asked:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
 for _subject in METHODS:
     for _name, _question in identity.FIELDS.items():
-        _add("identity", _subject, _name, _question, _comparing(identity.field(_name)), _QUICK, _FULL)
+        _add("identity", _subject, _name, _question, identity.comparing(identity.field(_name)), _QUICK, _FULL)
     for _name, _question in identity.GRADIENTS.items():
         # a full GP has no inducing inputs to differentiate by
         _where = (_SPARSE, ("toy-sparse", "wine")) if _name == "Z" else (_QUICK, _FULL)

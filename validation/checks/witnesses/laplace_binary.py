@@ -9,7 +9,7 @@ Neither witness has this form. Its differences in the prior are the total deriva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,15 +18,14 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 
 from validation.checks.apart import apart, unconverged
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.core import Compared, Context, Outcome
 from validation.checks.definitions.differences import parameter_differences
 from validation.checks.definitions.predictive_integrals import rule_error
-from validation.checks.subjects import Subject, as_probit
+from validation.checks.subjects import Asked, Subject, add, as_probit
 from validation.checks.witnesses import bound, identity, invariance
 from validation.checks.witnesses.izmailov import TAYLOR, gradient, learned, same, variants
 from validation.door.catalogue import METHODS
 from validation.door.problem import Problem
-from validation.door.solution import Solution
 from validation.implementations.quadrature_rule import kernel
 from validation.judge.compare import gradient_unit, identity_limit, relative_difference
 
@@ -231,35 +230,25 @@ def _variance(cov: Any) -> Array:
 
 # -- registration ----------------------------------------------------------------------------------------------------
 
-_Function = Callable[[Context, Subject, Problem], Iterable[Outcome]]
+
+def _add(kind: str, *row: Any) -> None:
+    add(__name__, kind, LAPLACE, *row)
 
 
-def _add(
-    kind: str, quantity: str, question: str, function: _Function, problems: tuple[str, ...], full: tuple[str, ...] = ()
-) -> None:
-    @check(f"{kind}/{LAPLACE.method}/{quantity}", paper=LAPLACE.paper, question=question, problems=problems, full=full)
-    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return function(context, LAPLACE, problem)
-
-
-def _comparing(extract: Callable[[Solution], Any]) -> _Function:
-    return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
-
-
-def _derivative_in(name: str) -> _Function:
+def _derivative_in(name: str) -> Asked:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
-def _of_both_links(function: _Function) -> _Function:
+def _of_both_links(function: Asked) -> Asked:
     return lambda context, subject, problem: links(context, subject, problem, function)
 
 
 for _name, _question in identity.FIELDS.items():
-    _add("identity", _name, _question, _comparing(identity.field(_name)), _QUICK, _FULL)
+    _add("identity", _name, _question, identity.comparing(identity.field(_name)), _QUICK, _FULL)
 for _name in _HYPER:
     _add("identity", f"gradient_{_name}", identity.GRADIENTS[_name], _derivative_in(_name), _QUICK, _FULL)
 _add("identity", "site_precision", "Both witnesses have the same curvatures at the mode.",
-     _comparing(lambda solution: solution.local.get("site_precision")), _SMALL, ("toy-steep",))  # fmt: skip
+     identity.comparing(lambda solution: solution.local.get("site_precision")), _SMALL, ("toy-steep",))  # fmt: skip
 _add("identity", "probit", "Both witnesses agree with the probit link.",
      lambda context, subject, problem: variants(context, subject, [as_probit(problem)]), _QUICK, _FULL)  # fmt: skip
 _add("identity", "learned", "Both searches end at the same hyper-parameters.",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from validation.checks.apart import apart, fields
-from validation.checks.core import Context, Outcome, check
-from validation.checks.subjects import SUBJECTS, Subject
+from validation.checks.core import Context, Outcome
+from validation.checks.subjects import SUBJECTS, Subject, add
 from validation.door.problem import Problem
 from validation.judge.compare import identity_limit
 
 
-def _inducing_at_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    full = problem.replace(Z=None, prior_model="full")
+def inducing_at_data(context: Context, subject: Subject, problem: Problem, noise: float = 0.0) -> Iterable[Outcome]:
+    """Z = X against no Z, without jitter; FITC's prior is the full one with noise as well."""
+    full = problem.replace(Z=None, prior_model="full", noise=noise, jitter=0.0)
     sparse = full.replace(Z=problem.X)
     limit, why = identity_limit(full)
     for left, right in (("reference", "reference"), ("fast", "fast"), ("fast", "reference")):
@@ -21,22 +22,12 @@ def _inducing_at_data(context: Context, subject: Subject, problem: Problem) -> I
         yield from apart(
             fields(a, b, ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities")),
             limit,
-            f"with Z = X and neither noise nor jitter the sparse model is the full one; {why}",
+            f"with Z = X and no jitter the sparse model is the full one; {why}",
             f"{left}, Z = X",
             f"{right}, full",
         )
 
 
-def _register(subject: Subject) -> None:
-    @check(
-        f"limit/{subject.method}/inducing_at_data",
-        paper=subject.paper,
-        question="The sparse form with Z = X is the full one.",
-        problems=("two-points", "toy-spread"),
-    )
-    def inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _inducing_at_data(context, subject, problem)
-
-
 for _subject in SUBJECTS:
-    _register(_subject)
+    add(__name__, "limit", _subject, "inducing_at_data", "The sparse form with Z = X is the full one.",
+        inducing_at_data, ("two-points", "toy-spread"))  # fmt: skip

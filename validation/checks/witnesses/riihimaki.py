@@ -5,7 +5,8 @@ The truths are quadrature for two data, and stored draws: exact ones for the mul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.stats import multivariate_normal, norm
 from validation.checks.apart import apart, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.definitions.predictive_integrals import own_integral, rule_error
-from validation.checks.subjects import Subject, exact
+from validation.checks.subjects import Asked, Subject, add, exact
 from validation.checks.witnesses import bound, identity
 from validation.door import premises
 from validation.door.problem import Problem
@@ -475,28 +476,10 @@ def glass_narrower(context: Context) -> Iterable[Outcome]:
 # -- registration --------------------------------------------------------------------------------------------------
 
 
-_Function = Callable[[Context, Subject, Problem], Iterable[Outcome]]
+_add = partial(add, __name__)
 
 
-def _add(
-    kind: str,
-    subject: Subject,
-    quantity: str,
-    question: str,
-    function: _Function,
-    problems: tuple[str, ...],
-    full: tuple[str, ...] = (),
-) -> None:
-    @check(f"{kind}/{subject.method}/{quantity}", paper=subject.paper, question=question, problems=problems, full=full)
-    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return function(context, subject, problem)
-
-
-def _comparing(extract: Callable[[Solution], Any]) -> _Function:
-    return lambda context, subject, problem: identity.compared(context, subject, problem, extract)
-
-
-def _derivative_in(name: str) -> _Function:
+def _derivative_in(name: str) -> Asked:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 
@@ -504,7 +487,15 @@ for _subject in (*PROBIT, *SOFTMAX):
     _end = "-softmax" if _subject in SOFTMAX else ""
     _quick, _full = (f"two-points-3{_end}", f"toy-3{_end}"), (f"two-points-3-steep{_end}", f"toy-4-steep{_end}")
     for _name in _FIELDS:
-        _add("identity", _subject, _name, identity.FIELDS[_name], _comparing(identity.field(_name)), _quick, _full)
+        _add(
+            "identity",
+            _subject,
+            _name,
+            identity.FIELDS[_name],
+            identity.comparing(identity.field(_name)),
+            _quick,
+            _full,
+        )
     _nested = _subject in (NESTED_EP, NESTED_IEP, QIEP)
     for _name in ("variance", "lengthscales", "noise"):
         if _subject is not QEP:  # with diagonal sites its evidence is not stationary: no gradient is claimed
@@ -562,14 +553,8 @@ for _subject in (NESTED_EP, QEP):
 _GLASS = "The method is as near to the truth on Glass as Table 1 of the paper says."
 
 
-def _add_glass(subject: Subject) -> None:
-    @check(f"discrepancy/{subject.method}/glass", paper=subject.paper, question=_GLASS, problems=("-",))
-    def discrepancy_glass(context: Context, _: None) -> Iterable[Outcome]:
-        return glass(context, subject)
-
-
 for _subject in (NESTED_EP, NESTED_IEP):
-    _add_glass(_subject)
+    _add("discrepancy", _subject, "glass", _GLASS, lambda context, subject, _: glass(context, subject), ("-",))
 
 
 @check(

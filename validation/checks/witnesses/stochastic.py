@@ -7,6 +7,7 @@ Problems are asked with the probit link where the method has it (`validation.che
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from validation.checks.against_truth import discrepancy
 from validation.checks.apart import apart, fields
-from validation.checks.core import Compared, Context, Outcome, check
-from validation.checks.subjects import SUBJECTS, Subject, as_probit
-from validation.checks.witnesses import baselines, bound, identity, invariance
+from validation.checks.core import Compared, Context, Outcome
+from validation.checks.subjects import SUBJECTS, Asked, Subject, add, as_probit
+from validation.checks.witnesses import baselines, bound, identity, invariance, limit
 from validation.checks.witnesses.baselines import BASELINES, EPGPC, SVGPC
 from validation.door.problem import Problem
 from validation.door.solution import Solution
@@ -153,23 +154,6 @@ def all_data_at_rate_one(context: Context, problem: Problem) -> Iterable[Outcome
         )
 
 
-def inducing_at_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
-    """Z = X against no Z. svgpc: without noise; epgpc with noise as well, for FITC's is the full model's."""
-    noise = 0.0 if subject.method == "svgpc" else 0.2
-    full = question(subject, problem).replace(Z=None, prior_model="full", noise=noise, jitter=0.0)
-    sparse = full.replace(Z=problem.X)
-    limit, why = identity_limit(sparse)
-    for left, right in (("reference", "reference"), ("fast", "fast"), ("fast", "reference")):
-        a, b = context.solve(left, subject.method, sparse), context.solve(right, subject.method, full)
-        yield from apart(
-            fields(a, b, ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities")),
-            limit,
-            f"with Z = X and no jitter the sparse model is the full one; {why}",
-            f"{left}, Z = X",
-            f"{right}, full",
-        )
-
-
 # -- invariance --------------------------------------------------------------------------------------------------
 
 
@@ -227,186 +211,81 @@ def batch_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
 # -- registration ------------------------------------------------------------------------------------------------
 
 
-def _fixed_point(subject: Subject) -> None:
-    quick = (*baselines.QUICK, "wine") if subject is SVGPC else (*baselines.QUICK, *baselines.FULL, "wine", "digits")
-    full = tuple(name for name in (*baselines.FULL, *baselines.LARGE) if name not in quick)
+_add = partial(add, __name__)
 
-    def register(quantity: str, sentence: str, extract: Any, problems: tuple[str, ...], more: tuple[str, ...]) -> None:
-        @check(
-            f"identity/{subject.method}/{quantity}",
-            paper=subject.paper,
-            question=sentence,
-            problems=problems,
-            full=more,
+
+def _probit(function: Asked) -> Asked:
+    """The same of the problem with the link that the method has."""
+    return lambda context, subject, problem: function(context, subject, question(subject, problem))
+
+
+def _distance(quantity: str) -> Asked:
+    def ask(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+        exact = baselines.truth(context, subject, problem)
+        error = baselines.resolution(quantity, exact)
+        return discrepancy.compared(context, subject, problem, quantity, exact, error)
+
+    return _probit(ask)
+
+
+def _below(truth_of: Subject) -> Asked:
+    return _probit(
+        lambda context, subject, problem: bound.below(
+            context, subject, problem, baselines.truth(context, truth_of, problem)
         )
-        def identity_ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
-            return identity.compared(context, subject, question(subject, problem), extract)
-
-    for name, sentence in identity.FIELDS.items():
-        register(name, sentence, identity.field(name), quick, full)
-    for name, sentence in identity.GRADIENTS.items():
-        # a full GP has no inducing inputs to differentiate by
-        groups = (quick[:-1], (*full, "wine")) if name == "Z" and subject is SVGPC else (quick, full)
-        sparse = [tuple(entry for entry in group if name != "Z" or entry in identity.SPARSE) for group in groups]
-        register(f"gradient_{name}", sentence, identity.gradient(name), *sparse)
-
-
-def _steps(subject: Subject, quantity: str, options: Mapping[str, Any]) -> None:
-    @check(
-        f"identity/{subject.method}/{quantity}",
-        paper=subject.paper,
-        question=f"Both witnesses make the same {STEPS} steps on the same batches.",
-        problems=_BATCHED,
-        full=_BATCHED_FULL,
     )
-    def ask_identity(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return steps(context, subject, problem, options)
-
-
-def _learned(subject: Subject) -> None:
-    @check(
-        f"identity/{subject.method}/learned",
-        paper=subject.paper,
-        question="Both searches end at the same hyper-parameters.",
-        problems=("toy",),
-    )
-    def identity_learned(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return learned(context, subject, problem)
-
-
-def _baseline(subject: Subject) -> None:
-    method, paper = subject.method, subject.paper
-
-    @check(
-        f"limit/{method}/inducing_at_data",
-        paper=paper,
-        question="The sparse form with Z = X is the full one.",
-        problems=("two-points", "toy-spread"),
-    )
-    def limit_inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return inducing_at_data(context, subject, problem)
-
-    for quantity, sentence, function in (
-        ("data_order", "The answer does not depend on the order of the data.", invariance.permuted_data),
-        ("classes", "Swapping the classes mirrors the answer.", invariance.flipped_classes),
-    ):
-
-        @check(
-            f"invariance/{method}/{quantity}",
-            paper=paper,
-            question=sentence,
-            problems=("toy",) if subject is SVGPC else ("toy", "wine"),
-            full=("toy-steep", "toy-sparse", *(("wine",) if subject is SVGPC else ())),
-        )
-        def ask_invariance(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
-            outcomes: Iterable[Outcome] = function(context, subject, question(subject, problem))
-            return outcomes
-
-    for quantity, (sentence, _unit) in discrepancy.QUANTITIES.items():
-
-        @check(
-            f"discrepancy/{method}/{quantity}",
-            paper=paper,
-            question=sentence,
-            problems=baselines.JUDGED,
-            full=baselines.JUDGED_FULL,
-        )
-        def ask_discrepancy(context: Context, problem: Problem, quantity: str = quantity) -> Iterable[Outcome]:
-            asked = question(subject, problem)
-            exact = baselines.truth(context, subject, asked)
-            error = baselines.resolution(quantity, exact)
-            return discrepancy.compared(context, subject, asked, quantity, exact, error)
-
-
-def _bounds() -> None:
-    @check(
-        f"bound/{SVGPC.method}/log_evidence",
-        paper=SVGPC.paper,
-        question="The lower bound stays below log Z.",
-        problems=baselines.JUDGED,
-        full=baselines.JUDGED_FULL,
-    )
-    def log_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
-        asked = question(SVGPC, problem)
-        return bound.below(context, SVGPC, asked, baselines.truth(context, SVGPC, asked))
-
-    # The bound knows p(f | u) by its marginals alone, which the full and the FITC prior share: it bounds both.
-    @check(
-        f"bound/{SVGPC.method}/log_evidence_fitc_prior",
-        paper=SVGPC.paper,
-        question="The sparse bound stays below the log Z of the FITC prior as well.",
-        problems=("three-points-fitc",),
-        full=("toy-sparse",),
-    )
-    def log_evidence_fitc_prior(context: Context, problem: Problem) -> Iterable[Outcome]:
-        asked = question(SVGPC, problem)
-        return bound.below(context, SVGPC, asked, baselines.truth(context, EPGPC, asked))
-
-    for quantity, sentence, function in (
-        ("monotone", "No step lowers the bound.", bound.monotone),
-        ("equality", "When the prior variance vanishes, the bound is log Z = -n log 2.", bound.equality),
-    ):
-
-        @check(
-            f"bound/{SVGPC.method}/{quantity}",
-            paper=SVGPC.paper,
-            question=sentence,
-            problems=("three-points", "three-points-fitc", "toy"),
-        )
-        def ask_bound(context: Context, problem: Problem, function: Any = function) -> Iterable[Outcome]:
-            outcomes: Iterable[Outcome] = function(context, SVGPC, question(SVGPC, problem))
-            return outcomes
-
-    @check(
-        f"bound/{SVI.method}/optimum",
-        paper=SVI.paper,
-        question="The bound of a stochastic run stays below the optimum of coordinate ascent.",
-        problems=_BATCHED,
-        full=_BATCHED_FULL,
-    )
-    def optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return below_optimum(context, problem)
-
-    @check(
-        f"limit/{SVI.method}/all_data_at_rate_one",
-        paper=SVI.paper,
-        question="Steps of rate one on all data are coordinate ascent.",
-        problems=_BATCHED,
-        full=_BATCHED_FULL,
-    )
-    def limit_all_data_at_rate_one(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return all_data_at_rate_one(context, problem)
-
-    @check(
-        f"invariance/{EPGPC.method}/batch_sites",
-        paper=EPGPC.paper,
-        question="The sites of a batch are those of all data, refreshed from the same posterior.",
-        problems=_BATCHED,
-    )
-    def invariance_batch_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return batch_sites(context, problem)
-
-
-def _sums(subject: Subject) -> None:
-    @check(
-        f"invariance/{subject.method}/batch_sums",
-        paper=subject.paper,
-        question="Batch gradients weighted with |S|/n average to the full gradient.",
-        problems=_BATCHED,
-        full=_BATCHED_FULL,
-    )
-    def invariance_batch_sums(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return batch_sums(context, subject, problem)
 
 
 for _subject in BASELINES:
-    _fixed_point(_subject)
-    _baseline(_subject)
+    _quick, _full = (*baselines.QUICK, "wine"), (*baselines.FULL, "digits", "breast-cancer")
+    if _subject is EPGPC:
+        _quick, _full = (*baselines.QUICK, *baselines.FULL, "wine", "digits"), ("breast-cancer",)
+    for _name, _question in identity.FIELDS.items():
+        _add("identity", _subject, _name, _question, _probit(identity.comparing(identity.field(_name))), _quick, _full)
+    for _name, _question in identity.GRADIENTS.items():
+        _where = (_quick, _full)
+        if _name == "Z":  # a full GP has no inducing inputs to differentiate by
+            _where = (("three-points-fitc",), ("toy-sparse", "digits", "breast-cancer", "wine"))
+            if _subject is EPGPC:
+                _where = (("three-points-fitc", "toy-sparse", "wine", "digits"), ("breast-cancer",))
+        _add("identity", _subject, f"gradient_{_name}", _question,
+             _probit(identity.comparing(identity.gradient(_name))), *_where)  # fmt: skip
+    _add("limit", _subject, "inducing_at_data", "The sparse form with Z = X is the full one.",
+         _probit(partial(limit.inducing_at_data, noise=0.0 if _subject is SVGPC else 0.2)),
+         ("two-points", "toy-spread"))  # fmt: skip
+    _where = (("toy", "wine"), ("toy-steep", "toy-sparse"))
+    if _subject is SVGPC:
+        _where = (("toy",), ("toy-steep", "toy-sparse", "wine"))
+    _add("invariance", _subject, "data_order", "The answer does not depend on the order of the data.",
+         _probit(invariance.permuted_data), *_where)  # fmt: skip
+    _add("invariance", _subject, "classes", "Swapping the classes mirrors the answer.",
+         _probit(invariance.flipped_classes), *_where)  # fmt: skip
+    for _name, (_question, _) in discrepancy.QUANTITIES.items():
+        _add("discrepancy", _subject, _name, _question, _distance(_name), baselines.JUDGED, baselines.JUDGED_FULL)
+
 for _subject in (SVI, *BASELINES):
-    for _quantity, _options in _RUNS[_subject.method].items():
-        _steps(_subject, _quantity, _options)
+    for _name, _options in _RUNS[_subject.method].items():
+        _add("identity", _subject, _name, f"Both witnesses make the same {STEPS} steps on the same batches.",
+             partial(steps, options=_options), _BATCHED, _BATCHED_FULL)  # fmt: skip
 for _subject in (X_GPC, *BASELINES):
-    _learned(_subject)
+    _add("identity", _subject, "learned", "Both searches end at the same hyper-parameters.", learned, ("toy",))
 for _subject in (SVI, SVGPC):
-    _sums(_subject)
-_bounds()
+    _add("invariance", _subject, "batch_sums", "Batch gradients weighted with |S|/n average to the full gradient.",
+         batch_sums, _BATCHED, _BATCHED_FULL)  # fmt: skip
+
+_add("bound", SVGPC, "log_evidence", "The lower bound stays below log Z.", _below(SVGPC), baselines.JUDGED,
+     baselines.JUDGED_FULL)  # fmt: skip
+# The bound knows p(f | u) by its marginals alone, which the full and the FITC prior share: it bounds both.
+_add("bound", SVGPC, "log_evidence_fitc_prior", "The sparse bound stays below the log Z of the FITC prior as well.",
+     _below(EPGPC), ("three-points-fitc",), ("toy-sparse",))  # fmt: skip
+_FEW = ("three-points", "three-points-fitc", "toy")
+_add("bound", SVGPC, "monotone", "No step lowers the bound.", _probit(bound.monotone), _FEW)
+_add("bound", SVGPC, "equality", "When the prior variance vanishes, the bound is log Z = -n log 2.",
+     _probit(bound.equality), _FEW)  # fmt: skip
+_add("bound", SVI, "optimum", "The bound of a stochastic run stays below the optimum of coordinate ascent.",
+     lambda context, _, problem: below_optimum(context, problem), _BATCHED, _BATCHED_FULL)  # fmt: skip
+_add("limit", SVI, "all_data_at_rate_one", "Steps of rate one on all data are coordinate ascent.",
+     lambda context, _, problem: all_data_at_rate_one(context, problem), _BATCHED, _BATCHED_FULL)  # fmt: skip
+_add("invariance", EPGPC, "batch_sites",
+     "The sites of a batch are those of all data, refreshed from the same posterior.",
+     lambda context, _, problem: batch_sites(context, problem), _BATCHED)  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, 
 from validation.checks.definitions import power as dense
 from validation.checks.definitions.differences import parameter_differences
 from validation.checks.definitions.predictive_integrals import unit_mass
-from validation.checks.subjects import Subject
+from validation.checks.subjects import Asked, Subject, add
 from validation.checks.witnesses.identity import FIELDS, GRADIENTS, MAX_CONDITION
 from validation.door.problem import Problem
 from validation.door.solution import Solution
@@ -495,25 +495,14 @@ def record() -> list[str]:
 # -- registration --------------------------------------------------------------------------------------------------
 
 
-def _add(
-    kind: str,
-    subject: Subject,
-    quantity: str,
-    question: str,
-    function: Callable[[Context, Subject, Problem], Iterable[Outcome]],
-    problems: tuple[str, ...],
-    full: tuple[str, ...] = (),
-) -> None:
-    @check(f"{kind}/{subject.method}/{quantity}", paper=PAPER, question=question, problems=problems, full=full)
-    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return function(context, subject, problem)
+_add = partial(add, __name__)
 
 
-def _field(name: str) -> Callable[[Context, Subject, Problem], Iterable[Outcome]]:
+def _field(name: str) -> Asked:
     return lambda context, subject, problem: compared(context, subject, problem, name)
 
 
-def _derivative_in(name: str) -> Callable[[Context, Subject, Problem], Iterable[Outcome]]:
+def _derivative_in(name: str) -> Asked:
     return lambda context, subject, problem: gradient(context, subject, problem, name)
 
 

@@ -16,11 +16,11 @@ from scipy.linalg import block_diag
 from scipy.special import log_softmax
 
 from validation.checks.apart import apart, gradients_apart, unconverged
-from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.core import Compared, Context, Outcome, Skipped
 from validation.checks.definitions.differences import parameter_differences
 from validation.checks.definitions.power import largest
 from validation.checks.definitions.predictive_integrals import own_integral, rule_error
-from validation.checks.subjects import Subject
+from validation.checks.subjects import Asked, Subject, add
 from validation.checks.witnesses import identity
 from validation.door.problem import Problem
 from validation.door.solution import Solution
@@ -382,30 +382,19 @@ def distance(answer: Solution, true: Solution) -> Distance:
 # -- registration --------------------------------------------------------------------------------------------------
 
 
-def _add(
-    kind: str,
-    subject: Subject,
-    quantity: str,
-    question: str,
-    function: Callable[[Context, Problem], Iterable[Outcome]],
-    problems: tuple[str, ...],
-    full: tuple[str, ...] = (),
-) -> None:
-    check(f"{kind}/{subject.method}/{quantity}", paper=PAPER, question=question, problems=problems, full=full)(function)
+_add = partial(add, __name__)
 
 
-def _field(subject: Subject, name: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
-    return lambda context, problem: compared(context, subject, problem, identity.field(name))
+def _field(name: str) -> Asked:
+    return lambda context, subject, problem: compared(context, subject, problem, identity.field(name))
 
 
-def _derivative_in(name: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
-    return lambda context, problem: gradient(context, problem, name)
+def _derivative_in(name: str) -> Asked:
+    return lambda context, _, problem: gradient(context, problem, name)
 
 
-def _of(
-    function: Callable[[Context, Subject, Problem], Iterable[Outcome]], subject: Subject
-) -> Callable[[Context, Problem], Iterable[Outcome]]:
-    return lambda context, problem: function(context, subject, problem)
+def _alone(function: Callable[[Context, Problem], Iterable[Outcome]]) -> Asked:
+    return lambda context, _, problem: function(context, problem)
 
 
 _TINY, _TOY, _STEEP = "two-points-3-sparse-errors", "toy-3-sparse-threshold", "toy-4-sparse-steep-errors"
@@ -416,34 +405,36 @@ for _subject, _problems, _full in (
     (LAPLACE, (_FEW, _SOFT), (_STEEP_SOFT, "toy-2-sparse-threshold")),
 ):
     for _name, _question in identity.FIELDS.items():
-        _add("identity", _subject, _name, _question, _field(_subject, _name), _problems, _full)
+        _add("identity", _subject, _name, _question, _field(_name), _problems, _full)
     _add(
         "identity",
         _subject,
         "local",
         ("Both witnesses keep the same sites of each datum."),
-        _of(local, _subject),
+        local,
         _problems,
         _full,
     )
     _add("invariance", _subject, "permutations", (
         "The answer does not depend on the order of the data or of the classes."
-    ), _of(permuted, _subject),
+    ), permuted,
          _problems[:2], _full)  # fmt: skip
 
 for _name, _question in identity.GRADIENTS.items():
     _add("identity", REGRESSION, f"gradient_{_name}", _question, _derivative_in(_name), (_TINY, _TOY, _STEEP))
-_add("identity", REGRESSION, "learned", "Searches for the prior end at the same evidence.", learned, (), (_TOY,))
+_add(
+    "identity", REGRESSION, "learned", "Searches for the prior end at the same evidence.", _alone(learned), (), (_TOY,)
+)
 _add("limit", REGRESSION, "conditioning", (
     "The answer is exact Gaussian conditioning, with the derivatives of its evidence."
 ),
-     conditioning, (_TINY, _TOY), (_STEEP,))  # fmt: skip
-_add("limit", LAPLACE, "definition", "The mode, log Z and covariances are those of dense algebra.", at_mode,
+     _alone(conditioning), (_TINY, _TOY), (_STEEP,))  # fmt: skip
+_add("limit", LAPLACE, "definition", "The mode, log Z and covariances are those of dense algebra.", _alone(at_mode),
      (_FEW, _SOFT), (_STEEP_SOFT,))  # fmt: skip
 _add("limit", LAPLACE, "laplace", "With inducing points at the data, this is Laplace's method of the full model.",
-     dense_laplace, ("two-points-3-softmax", "toy-3-softmax"), ("toy-4-steep-softmax",))  # fmt: skip
+     _alone(dense_laplace), ("two-points-3-softmax", "toy-3-softmax"), ("toy-4-steep-softmax",))  # fmt: skip
 _add("limit", LAPLACE, "own_integral", "Class probabilities are those of the method's own predictive Gaussian.",
-     lambda context, problem: own_integral(context, LAPLACE, _asked(LAPLACE, problem)), (_FEW, _SOFT),
+     lambda context, subject, problem: own_integral(context, subject, _asked(subject, problem)), (_FEW, _SOFT),
      (_STEEP_SOFT,))  # fmt: skip
 _add("discrepancy", LAPLACE, "quadrature", "The method is as near to the exact posterior as recorded.",
-     from_truth, (_FEW,))  # fmt: skip
+     _alone(from_truth), (_FEW,))  # fmt: skip
