@@ -26,7 +26,7 @@ help:
 	@echo "make test-kernels the suite and verify under five OpenBLAS kernels with 1 and 2 threads"
 	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
 	@echo "make test-browser atlas, report and docs clicked through in a Chromium from the path"
-	@echo "make self-test  seed bugs and watch the judge turn red on each"
+	@echo "make self-test  the mistakes of tests/planted.toml: the checks named with each must fail; IDS=..."
 	@echo "make audit      the ledger of equations, perturbation included"
 	@echo "make executed   record who executes each equation in a quick verify; then the page of the ledger"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
@@ -58,7 +58,7 @@ verify-full: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad verify --full --output results/full
 
 self-test: $(VENV)/run.stamp
-	$(THREADS) $(BIN)/triad verify --self-test
+	$(THREADS) $(BIN)/python tests/mutation/self_test.py $(foreach id,$(IDS),'$(id)')
 
 test: $(VENV)/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"

@@ -178,23 +178,6 @@ class Context:
             self.solutions.append(result)
         return result
 
-    @property
-    def implementations(self) -> set[str]:
-        """Names of all implementations that were asked."""
-        return {key[0] for key in self._answers}
-
-    def without(self, implementations: Iterable[str]) -> Context:
-        """A fresh context that remembers only what other implementations answered."""
-        gone = set(implementations)
-        fresh = Context(quick=self.quick)
-        fresh._answers = {
-            key: answer
-            for key, answer in self._answers.items()
-            if key[0] not in gone and not isinstance(answer, Exception)
-        }
-        fresh._problems = dict(self._problems)
-        return fresh
-
 
 CheckFunction = Callable[[Context, Any], Outcome | Iterable[Outcome]]
 F = TypeVar("F", bound=Callable[..., Any])

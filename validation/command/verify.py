@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from validation import selftest
 from validation.checks import runner
 from validation.checks.runner import Event, Listener, Selection, SelectionError
 from validation.command import completing
@@ -52,12 +51,6 @@ def verify(
         list[str] | None,
         typer.Option("--problem", help="only this problem; repeatable", autocompletion=completing.problems),
     ] = None,
-    self_test: Annotated[
-        bool, typer.Option("--self-test", help="seed bugs and see that the checks turn red on each")
-    ] = False,
-    bug: Annotated[
-        list[str] | None, typer.Option("--bug", help="with --self-test: only this bug, or a glob; repeatable")
-    ] = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
     ] = None,
@@ -78,21 +71,8 @@ def verify(
 ) -> None:
     """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
     errors = Console(stderr=True)
-    if self_test:
-        if paper or check or problem:
-            _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --bug, --full")
-        if compare or as_json or junit or executed:
-            found = "--compare, --json, --junit or --executed"
-            _refuse(errors, f"--self-test: found {found}, expected none: its outcome is no run")
-        if threads != 1:
-            _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the bugs do not depend on it")
-        spread = _Spread(cluster, jobs, output)
-        _self_test(errors, spread, full=full, method=method or [], bug=bug or [], verbose=verbose)
-        return
     if (quiet or as_json) and (verbose or why):
         _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
-    if bug:
-        _refuse(errors, "--bug: found it without --self-test, expected both")
     if executed is not None and (full or paper or method or check or problem or cluster):
         _refuse(errors, "--executed: found it with another selection or --cluster, expected a quick run of all checks")
     earlier = None if compare is None else _earlier(errors, compare)
@@ -118,7 +98,7 @@ def verify(
         from validation.report import export, moved, page, table
 
         narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
-        store = _Spread(cluster, jobs, output).store(("verify", selection), runner.TYPES)
+        store = None if cluster is None else Store(output / "jobs", ("verify", selection), runner.TYPES)
         parts = [(pair.check, pair.problem) for pair in selection.pairs]
         forecast = Forecast(work(parts, output / "checks.csv"))
         with (
@@ -193,39 +173,6 @@ def _asked(earlier: Verdicts, selection: Selection) -> Verdicts:
     pairs = {(pair.check, pair.problem) for pair in selection.pairs}
     known = core.registered(selection.modules)
     return {key: value for key, value in earlier.items() if key[:2] in pairs or key[0] not in known}
-
-
-class _Spread(NamedTuple):
-    """Who does the work, and where its results are kept until the run is over: on a cluster, in the output folder."""
-
-    cluster: str | None
-    jobs: int | None
-    output: Path
-
-    def store(self, question: object, types: tuple[type, ...]) -> Store | None:
-        return None if self.cluster is None else Store(self.output / "jobs", question, types)
-
-
-def _self_test(
-    errors: Console, spread: _Spread, *, full: bool, method: list[str], bug: list[str], verbose: bool
-) -> None:
-    store = spread.store(("self-test", full), selftest.TYPES)
-    try:
-        with engine(spread.cluster, jobs=spread.jobs) as who, progress(errors, None) as listen:
-            result = selftest.run(bugs=bug, method=method, full=full, listen=listen, by=(who, store))
-    except (SelectionError, ClusterError) as error:
-        _refuse(errors, str(error))
-    except KeyboardInterrupt:
-        errors.print("interrupted", style="yellow")
-        raise typer.Exit(INTERRUPTED) from None
-    from validation.report import table
-
-    table.print_self_test(Console(), result, verbose=verbose)
-    if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if store is not None:
-        store.clear()
-    raise typer.Exit(int(not result.all_caught))
 
 
 def _refuse(errors: Console, message: str) -> NoReturn:

@@ -16,7 +16,6 @@ from validation.ledger import atlas, executed
 from validation.report import moved
 from validation.report.moved import Move, Verdict, Verdicts
 from validation.screen.terminal import columns_of, folded
-from validation.selftest import SelfTest, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -382,42 +381,3 @@ def _indented(console: Console, label: str, content: str) -> None:
     console.print(
         Text(folded(f"{label}: {text}" if label else text, columns_of(console), 5), style="dim"), soft_wrap=True
     )
-
-
-# -- the self-test -------------------------------------------------------------------------------------------
-
-
-def print_self_test(console: Console, value: SelfTest, *, verbose: bool = False) -> None:
-    """Every bug on its line: who was made wrong, which checks turned red and how far beyond their limits."""
-    trials = value.trials
-    widths = [max(len(_bug_cells(trial)[i]) for trial in trials) for i in range(3)] if trials else []
-    for trial in trials:
-        text = Text()
-        for i, cell in enumerate(_bug_cells(trial)):
-            if i < 3:
-                text.append(cell.ljust(widths[i]), style=COLOURS.get(trial.state, "bold red") if i == 0 else "")
-                text.append("  ")
-            else:
-                text.append(cell)
-        console.print(text, soft_wrap=True)
-        _indented(console, "bug", trial.bug.description)
-        shown = trial.by if verbose else trial.by[:3]
-        for result in shown:
-            far = ratio(result.ratio) or "nan"
-            what = "raised " + result.why if result.verdict == "ERROR" else f"{far} x limit"
-            console.print(Text(f"     by: {result.check}{on(result.problem)}, {what}", style="dim"), soft_wrap=True)
-        if len(shown) < len(trial.by):
-            rest = len(trial.by) - len(shown)
-            console.print(Text(f"         and {rest} more (--verbose shows them)", style="dim"), soft_wrap=True)
-        if trial.note:
-            _indented(console, "note", trial.note)
-    caught = sum(trial.caught for trial in trials)
-    green = sum(result.verdict == "PASS" for result in value.baseline)
-    line = f"{caught} of {len(trials)} bugs caught in {_duration(value.seconds)}; {green} verdicts green before"
-    style = "green" if value.all_caught else "bold red"
-    console.print()
-    console.print(Text(f"interrupted: {line}" if value.interrupted else line, style=style), soft_wrap=True)
-
-
-def _bug_cells(trial: Trial) -> tuple[str, str, str, str]:
-    return trial.state, trial.bug.name, f"{trial.bug.witness} {trial.bug.method}", seconds(trial.seconds)

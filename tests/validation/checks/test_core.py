@@ -144,20 +144,6 @@ def test_a_problem_is_built_once(problems):
     assert context.problem("easy") is context.problem("easy")
 
 
-def test_without_forgets_the_named_implementations_and_failures(solve, problems):
-    context = Context(quick=False)
-    for who in ("fast", "gibbs"):
-        context.solve(who, "x-gpc", problems("easy"))
-    with pytest.raises(ValueError, match="K_ZZ"):
-        context.solve("gibbs", "broken", problems("easy"))
-    fresh = context.without({"fast"})
-    assert not fresh.quick
-    assert fresh.solutions == []
-    for who in ("fast", "gibbs"):
-        fresh.solve(who, "x-gpc", problems("easy"))
-    assert [asked[0] for asked in solve.asked] == ["fast", "gibbs", "gibbs", "fast"]
-
-
 def test_the_digest_sees_every_field(problems):
     problem = problems("easy")
     assert digest(problem) == digest(problems("easy"))

@@ -172,7 +172,7 @@ def test_a_short_command_is_interrupted_anywhere(command, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    ["verify", "verify --self-test --method x-gpc", "audit wenzel2019", "truth toy --method gibbs-logit", "bench",
+    ["verify", "audit wenzel2019", "truth toy --method gibbs-logit", "bench",
      "reproduce wenzel2019 fig1", "data", "data --check", "solve gibbs gibbs-logit toy", "methods", "problems"],
 )  # fmt: skip
 def test_a_long_command_is_interrupted_anywhere(command, tmp_path):

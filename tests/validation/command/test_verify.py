@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -25,7 +24,6 @@ from validation.checks import core, runner
 from validation.checks.core import Compared, Skipped, Tested, check
 from validation.command import verify as verify_command
 from validation.door.problem import Problem
-from validation.selftest import SeededBug
 
 COLUMNS = ["check", "kind", "paper", "method", "quantity", "left", "right", "problem"]
 COLUMNS += ["observed", "limit", "ratio", "verdict", "seconds", "why"]
@@ -178,7 +176,6 @@ def test_who_executes_each_equation_is_written_beside_a_green_run_alone(green, t
         (["--compare", "nowhere.csv"], "--compare: nowhere.csv: No such file or directory"),
         (["--compare", "empty.csv"], "--compare: empty.csv: found no column check"),
         (["--json", "--why"], "--json: found it with --verbose or --why"),
-        (["--self-test", "--json"], "--self-test: found --compare, --json, --junit or --executed"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_runs(green, tmp_path, arguments, message):
@@ -230,11 +227,8 @@ def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, na
         (["--method", "x-gpcs"], "did you mean 'x-gpc'"),
         (["--problem", "eas"], "did you mean 'easy'"),
         (["--check", "identity/*", "--problem", "hard"], "found no check for check identity/*, problem hard"),
-        (["--bug", "x"], "--bug: found it without --self-test"),
         (["--executed", "e.json", "--full"], "--executed: found it with another selection or --cluster"),
         (["--executed", "e.json", "--check", "identity/*"], "expected a quick run of all checks"),
-        (["--self-test", "--executed", "e.json"], "--executed, expected none"),
-        (["--self-test", "--check", "identity/*"], "expected only --method, --bug, --full"),
     ],
 )
 def test_a_selection_that_makes_no_sense_exits_2_and_computes_nothing(green, tmp_path, arguments, message):
@@ -354,43 +348,3 @@ def test_ctrl_c_ends_a_run_over_processes_at_once(tmp_path):
     assert "Traceback" not in stderr
     assert "interrupted: " in stdout
     assert sorted(os.listdir(tmp_path / "results")) == ["checks.csv", "report.html"]
-
-
-# -- the self-test -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def wrong(invoke, monkeypatch):
-    """A witness with one number, a check on it, and bugs that are seen or not."""
-    module: Any = ModuleType("made_up_witness")
-    module.kl = lambda: 2.0
-    monkeypatch.setitem(sys.modules, "made_up_witness", module)
-
-    def asked(context: Any, problem: Any) -> Any:
-        return Compared(abs(module.kl() - 2.0), 0.5, "because", "left", "right")
-
-    check("identity/x-gpc/kl", paper="p", question="So.", problems=("easy",))(asked)
-
-    def bug(name: str, by: float) -> SeededBug:
-        return SeededBug(name, "fast", "x-gpc", "KL is off", ("made_up_witness:kl",), lambda f: lambda: f() + by)
-
-    bugs: Any = ModuleType("validation.seeded_bugs")
-    bugs.all_bugs = lambda: (bug("large", 1.0), bug("small", 0.1))
-    monkeypatch.setitem(sys.modules, "validation.seeded_bugs", bugs)
-    return invoke
-
-
-def test_the_self_test_exits_0_iff_every_bug_is_caught(wrong):
-    assert wrong("--self-test", "--bug", "large").exit_code == 0
-    result = wrong("--self-test")
-    assert result.exit_code == 1
-    assert "1 of 2 bugs caught" in result.stdout
-    assert re.search(r"caught\s+large\s+fast x-gpc", result.stdout)
-    assert "by: identity/x-gpc/kl on easy, 2.000 x limit" in result.stdout
-    assert re.search(r"missed\s+small\s+fast x-gpc", result.stdout)
-
-
-def test_an_unknown_bug_exits_2(wrong):
-    result = wrong("--self-test", "--bug", "larg")
-    assert result.exit_code == 2
-    assert "did you mean 'large'" in result.stderr

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from validation.report import table
-from validation.selftest import SeededBug, SelfTest, Trial
 
 DESIGN = ["check", "kind", "paper", "method", "quantity", "left", "right", "problem"]
 DESIGN += ["observed", "limit", "ratio", "verdict", "seconds", "why"]
@@ -160,27 +159,6 @@ def test_colours_are_for_terminals_only(run):
     file = io.StringIO()
     table.print_run(Console(file=file), run)
     assert "\x1b" not in file.getvalue()
-
-
-def test_the_self_test_names_each_bug_and_what_saw_it(fake_result):
-    bug = SeededBug("stale-theta", "fast", "x-gpc", "theta of the sweep before", ("fast.x:y",), lambda f: f)
-    by = tuple(fake_result(f"identity/x-gpc/q{i}", "toy", 3e-2, 1e-8, "FAIL") for i in range(5))
-    result = SelfTest(
-        (
-            Trial(bug, "caught", by, 1.2),
-            Trial(bug, "missed", (), 0.3, "all of 3 verdicts stayed green"),
-        ),
-        (fake_result("identity/x-gpc/q0", "toy", 1e-12, 1e-8, "PASS"),),
-        4.0,
-    )
-    file = io.StringIO()
-    table.print_self_test(Console(file=file, width=100), result)
-    text = file.getvalue()
-    assert "caught  stale-theta  fast x-gpc  1.2 s" in text
-    assert "by: identity/x-gpc/q0 on toy, 3e+06 x limit" in text
-    assert "and 2 more" in text
-    assert "note: all of 3 verdicts stayed green" in text
-    assert "1 of 2 bugs caught in 4.0 s; 1 verdicts green before" in text
 
 
 def test_a_failure_names_the_cards_of_the_equations_that_its_check_executes(run, capsys):

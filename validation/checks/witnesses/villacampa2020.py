@@ -11,7 +11,7 @@ import numpy as np
 
 from validation.checks.against_truth.discrepancy import MARGIN, discrepancy, recorded
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
-from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
+from validation.checks.core import Compared, Context, Outcome, Skipped, Tested
 from validation.checks.definitions import power as dense
 from validation.checks.definitions.differences import parameter_differences
 from validation.checks.definitions.predictive_integrals import unit_mass
