@@ -236,7 +236,11 @@ def _below(truth_of: Subject) -> Asked:
     )
 
 
+_Names = tuple[str, ...]
 for _subject in BASELINES:
+    _quick: _Names
+    _full: _Names
+    _where: tuple[_Names, _Names]
     _quick, _full = (*baselines.QUICK, "wine"), (*baselines.FULL, "digits", "breast-cancer")
     if _subject is EPGPC:
         _quick, _full = (*baselines.QUICK, *baselines.FULL, "wine", "digits"), ("breast-cancer",)
