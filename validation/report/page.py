@@ -22,7 +22,7 @@ from validation.checks.runner import Run
 from validation.door import premises
 from validation.door.solution import Solution
 from validation.jobs import place as places
-from validation.report import facets, moved, table
+from validation.report import causes, facets, moved, table
 from validation.report.sections import distinct, section
 from validation.screen import figures
 
@@ -47,6 +47,7 @@ _MOST_NAMED = 3
 
 # moves of one kind that the page lists
 _MOST_MOVES = 40
+_MOST_OF_A_CAUSE = 10  # failures that the page shows
 
 
 class Coverage(TypedDict):
@@ -119,7 +120,8 @@ def render(
         "summary": table.summary(run, most=_MOST_NAMED),
         "date": (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "kinds": [_kind(kind, results) for kind, results in table.by_kind(run.results).items()],
-        "failures": [result for result in run.results if result.failed],
+        "causes": causes.causes(result for result in run.results if result.failed),
+        "most_of_a_cause": _MOST_OF_A_CAUSE,
         "worst": _worst(checks),
         "bands": bands,
         "count": len(checks),

@@ -13,7 +13,7 @@ from rich.text import Text
 from validation.checks.core import KINDS, NO_PROBLEM, Result
 from validation.checks.runner import NOT_RUN, Run
 from validation.ledger import atlas, executed
-from validation.report import moved
+from validation.report import causes, moved
 from validation.report.moved import Move, Verdict, Verdicts
 from validation.screen.terminal import columns_of, folded
 
@@ -223,20 +223,32 @@ def _or_least(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = False, quiet: bool = False) -> None:
+def print_run(
+    console: Console,
+    run: Run,
+    *,
+    why: bool = False,
+    verbose: bool = False,
+    quiet: bool = False,
+    failures: bool = True,
+) -> None:
     """The table, then each failure with its reason and how to see it again, then the summary.
 
     One line for each check, with the problem on which it came nearest to its limit; one for each verdict if verbose;
-    none but those of failures if quiet. What a terminal has no room for is left to failures, `--why` and the report;
-    the id of a check is never cut.
+    none but those of failures if quiet. More failures than a few are grouped by cause. What a terminal has no room for
+    is left to failures, `--why` and the report; the id of a check is never cut.
     """
     if not quiet:
         # an interrupt leaves thousands of checks that nobody was asked; checks.csv has them
         _print_rows(console, lines((r for r in run.results if r.why != NOT_RUN), each=verbose), why=why)
-    failures = [result for result in run.results if result.failed]
-    if failures:
+    failed = [result for result in run.results if result.failed] if failures else []
+    if len(failed) > MOST_ALONE and not verbose:
         console.print()
-        for result in failures:
+        for line in causes.lines(causes.causes(failed), MOST_LINES):
+            console.print(Text(folded(line, columns_of(console)), style="red"), soft_wrap=True)
+    elif failed:
+        console.print()
+        for result in failed:
             # alone, a result needs no columns: what is empty takes no room
             _print_rows(console, lines([result]), why=True, header=False)
             if result.question:
@@ -250,7 +262,7 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
             console.print(Text("     reproduce: ", style="dim").append(result.reproduce, style="bold"), soft_wrap=True)
             if verbose and result.details:
                 console.print(Text(textwrap.indent(result.details.rstrip(), "     "), style="dim"), soft_wrap=True)
-    if not quiet or failures:
+    if not quiet or failed:
         console.print()
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
     for part in _parts(summary(run)):
@@ -262,25 +274,37 @@ def _parts(line: str) -> list[str]:
     return line.split("; ", 3)
 
 
-def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:
-    """What moved against an earlier run: a heading for each kind, the largest moves under it."""
-    console.print()
+def print_moves(
+    console: Console, moves: Sequence[Move], earlier: str, failures: Iterable[Result] = (), where: Sequence[str] = ()
+) -> None:
+    """What moved against an earlier run, in 40 lines at most: failures by cause, where they are, moves by kind."""
     told = folded(f"against {earlier}: {moved.summary(moves)}", columns_of(console))
-    console.print(Text(told, style="bold"), soft_wrap=True)
+    found = causes.causes(failures)
+    body = [(line, "red") for line in causes.lines(found, MOST_LINES // 2)] + [(line, "bold") for line in where]
     groups: dict[str, list[Move]] = {}
     for move in moves:
-        groups.setdefault(move.kind, []).append(move)
+        if not (found and move.kind in _RED):
+            groups.setdefault(move.kind, []).append(move)
     for kind, group in groups.items():
-        console.print(Text(f"{kind}:", style=_MOVED.get(kind, "dim")), soft_wrap=True)
-        for move in group[:_MOST_MOVES]:
-            text = f"{move.check}{on(move.problem)}: {moved_numbers(move)}"
-            console.print(Text(folded(text, columns_of(console), 2)), soft_wrap=True)
+        body.append((f"{kind}:", _MOVED.get(kind, "dim")))
+        body += [(f"  {move.check}{on(move.problem)}: {moved_numbers(move)}", "") for move in group[:_MOST_MOVES]]
         if len(group) > _MOST_MOVES:
-            console.print(Text(f"  and {len(group) - _MOST_MOVES} more (report.html, --json)", style="dim"))
+            body.append((f"  and {len(group) - _MOST_MOVES} more (report.html, --json)", "dim"))
+    shown = [(line, "bold") for line in told.splitlines()]
+    for text, style in body:
+        indent = len(text) - len(text.lstrip())
+        shown += [(line, style) for line in folded(text.strip(), columns_of(console), indent).splitlines()]
+    if len(shown) > MOST_LINES:
+        shown[MOST_LINES - 1 :] = [(f"and {len(shown) - MOST_LINES + 1} more lines (report.html, --json)", "dim")]
+    for line, style in shown:
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
+MOST_LINES = 40  # of failures by cause, and of a comparison
+MOST_ALONE = 5  # failures that are printed one by one
+_RED = ("turned red", "still red")
 _MOVED = {"turned red": "bold red", "no longer judged": "yellow", "gone": "yellow", "limit raised": "yellow"}
-_MOST_MOVES = 10
+_MOST_MOVES = 5
 
 
 def moved_numbers(move: Move) -> str:
