@@ -1,19 +1,19 @@
-"""One name to import: what a user of GPC Triad needs, from the packages that have it.
+"""The public API of GPC Triad.
 
     import triad
 
     answer = triad.solve("fast", "x-gpc", triad.problems.get("toy"))
 
-Problem, Solution      the question and an answer, as plain arrays: `validation.door.problem`,
-`validation.door.solution` solve                  ask a witness, or a program of your own, for its answer:
-`validation.solve` compare                two answers side by side, with limits and reasons: `validation.judge.compare`
-judge                  a program of your own on every question that its method allows: `validation.judge.judging`
-problems, truths       the built-in questions, and their stored posteriors: `validation.problems`, `validation.truth`
-datasets               data by name: `validation.datasets`
-XGPClassifier, ...     scikit-learn classifiers, one for each method that trains: `fast.estimators`
+Problem, Solution      a problem and a solution, as plain arrays
+solve                  solve a problem by a witness, or by a program of your own
+compare                compare two solutions, with limits and reasons
+judge                  judge a program of your own on every problem that its method allows
+problems, truths       the built-in problems, and their stored posteriors
+datasets               data sets by name
+XGPClassifier, ...     scikit-learn classifiers, one for each method that trains
 
-Nothing is defined here, and nothing is loaded before it is asked for. Other modules of the name `validation`, `fast`,
-`reference` or `gibbs` that Python would find first are refused by name, since every import below would go to them.
+Public API; re-exports only, each loaded when it is used. Another module named `validation`, `fast`, `reference` or
+`gibbs` that Python would find first is an error that names it.
 """
 
 from __future__ import annotations
@@ -101,6 +101,10 @@ _PACKAGES = ("reference", "fast", "gibbs", "validation")
 
 def __getattr__(name: str) -> Any:
     """What a name stands for, from the package that has it; kept here from then on."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("gpc-triad")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -112,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"])
 
 
 def _shadowed() -> list[str]:

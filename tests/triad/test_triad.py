@@ -1,6 +1,7 @@
 """`import triad`: every name by completion, lazily, and words of its own where another module hides a package."""
 
 import ast
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -91,3 +92,9 @@ def test_python_m_triad_is_the_command():
         [sys.executable, "-m", "triad", "--version"], capture_output=True, text=True, timeout=120, cwd=ROOT, check=True
     )
     assert "gpc-triad" in done.stdout
+
+
+def test_the_package_has_its_version_and_lists_public_names_alone():
+    assert triad.__version__ == importlib.metadata.version("gpc-triad")
+    names = [name for name in dir(triad) if not name.startswith("__")]
+    assert names == sorted(triad.__all__)
