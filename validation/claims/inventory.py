@@ -109,7 +109,7 @@ class Claim:
     row: str = ""  # of a cell: its table and row, whose other columns are other methods
     repeats: int | None = None  # repetitions that printed and printed_error are taken over
     decides: str = ""  # the inequality or quantity that decides a figure or a sentence
-    experiment: str = ""  # of `triad reproduce PAPER`
+    experiment: str = ""  # of `triad claims run PAPER`
     protocol: str = ""
     about: str = ""  # of PARTS
     ours: float | None = None

@@ -1,6 +1,6 @@
 """The registered protocol of each paper: which runs may decide a claim, and how the others depart from it.
 
-`protocols/<paper>.toml` has a table `[experiments.NAME]` for each experiment of `triad reproduce`:
+`protocols/<paper>.toml` has a table `[experiments.NAME]` for each experiment of `triad claims run`:
 
 `sets`, `splits`   what the paper prints of data and repetitions
 `counts`           what counts as reproduced
@@ -97,7 +97,7 @@ class Protocol:
 
 
 def options_of(command: str) -> dict[str, Any]:
-    """The options that a command of `triad reproduce` names: -o key=value and --dataset."""
+    """The options that a command of `triad claims run` names: -o key=value and --dataset."""
     words = shlex.split(command)
     options: dict[str, Any] = {}
     for flag, word in pairwise(words):

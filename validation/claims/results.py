@@ -2,7 +2,7 @@
 
 `results/<paper>-<experiment>.csv` has the rows of the experiment's table, each with the run that gave it, and the card
 `.json` of the same name says of each run: command, options, seconds, versions, commit, and a fingerprint of the code
-of `fast` that it went through. `triad reproduce PAPER EXPERIMENT --record FOLDER` adds a run to both; its rows take the
+of `fast` that it went through. `make record PAPER=... EXPERIMENT=...` adds a run to both; its rows take the
 place of earlier ones. `results/bindings.toml` says which row decides which cell of an inventory, and which results
 decide sentences and figures (`[[statements]]`): their rows are those of `validation.reproduce.decisions`.
 
