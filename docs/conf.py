@@ -36,7 +36,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-# ledger.md is the ledger as text for the repository, checked by `triad audit --check`; its page here is the atlas
+# ledger.md is the ledger as text for the repository, checked by `make ledger`; its page here is the atlas
 # and api/generated may still hold the pages of modules of an earlier build
 exclude_patterns = ["_build", "examples", "gallery", "ledger.md", "api/generated"]
 templates_path = ["_templates"]

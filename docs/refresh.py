@@ -8,9 +8,9 @@
                                         with --check only see that pages count about as many verdicts as it
 
 A block stands between two comments. The first names a command of triad, or `python FILE` with a file of this
-repository, then options after semicolons:
+repository, or `python -m MODULE`, then options after semicolons:
 
-    <!-- output: triad methods; lines=8 -->
+    <!-- output: triad list methods; lines=8 -->
     <!-- end -->
 
 exit=N        the exit code that is expected, 0 if not said; `any` for a command whose verdict is its news
@@ -149,7 +149,7 @@ def run(command: str, folder: Path) -> tuple[int, str]:
     """Exit code, and stdout followed by stderr (progress left out)."""
     words = shlex.split(command)
     # FILE of `python FILE` is named from the root of the repository
-    python = [sys.executable, str(ROOT / words[1])] if words[0] == "python" else []
+    python = [sys.executable, words[1] if words[1] == "-m" else str(ROOT / words[1])] if words[0] == "python" else []
     program = python or [str(Path(sys.executable).with_name("triad")), *words[1:2]]
     environment = os.environ | {
         "COLUMNS": str(WIDTH), "TERM": "dumb", "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator, Set
 from pathlib import Path
+from typing import Any, ClassVar
 
 from cited import addresses, cited
 from latex2mathml.converter import convert
@@ -15,6 +17,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from sphinx.application import Sphinx
+from sphinx.domains import Domain, ObjType
 
 _ROOT = Path(__file__).resolve().parents[2]
 _COLOUR = "red"  # what \mark becomes on the way; the page's own style decides how it looks
@@ -61,8 +64,29 @@ def write(app: Sphinx) -> None:
             path.unlink()
 
 
+class Equations(Domain):
+    """Equations as objects of the documentation, so that its search finds "A.20" and "villacampa2020:A.20"."""
+
+    name = "eq"
+    label = "Equations"
+    object_types: ClassVar[dict[str, ObjType]] = {"equation": ObjType("equation")}
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        """Name, displayed name, type, page, anchor and priority of each entry of the ledger."""
+        from validation.ledger import atlas, inventory
+
+        for paper, known in inventory.load().papers.items():
+            for entry in known.entries:
+                name = f"{paper}:{entry.id}"
+                yield name, name, "equation", f"atlas/{paper}", atlas.anchor(entry.id), 1
+
+    def merge_domaindata(self, docnames: Set[str], otherdata: dict[str, Any]) -> None:
+        """Nothing is kept: entries come from the inventory."""
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the hook."""
+    app.add_domain(Equations)
     app.connect("builder-inited", write)
     app.add_js_file("atlas.js")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

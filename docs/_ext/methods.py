@@ -104,11 +104,26 @@ def index(entries: Iterable[Any], told: Mapping[str, Any]) -> str:
     ]
     for paper, name in catalogue.PAPERS.items():
         lines += ["", f"## {name}", ""]
-        lines += ["| method | | likelihood | variances | class probabilities |", "|---|---|---|---:|---:|"]
+        lines += [
+            "| method | | likelihood | classifier | variances | class probabilities |",
+            "|---|---|---|---|---:|---:|",
+        ]
         for entry in entries:
             if entry.paper == paper:
                 lines.append(_index_row(entry, told["methods"][entry.method]["name"]))
-    lines += ["", "```{toctree}", ":hidden:", "", *(entry.method for entry in entries), "```"]
+    lines += [
+        "",
+        "## Truths",
+        "",
+        "Samplers and rules that compute the exact posterior, hyper-parameters held or sampled:",
+        "",
+    ]
+    lines += ["| truth | likelihood | how | log Z |", "|---|---|---|---|"]
+    for truth in catalogue.TRUTHS:
+        name, likelihoods = f"`{truth.implementation} {truth.method}`", ", ".join(f"`{n}`" for n in truth.likelihoods)
+        lines.append(f"| {name} | {likelihoods} | {truth.what} | {truth.evidence} |")
+    derivations = dict.fromkeys(f"../{told['methods'][entry.method]['derivation']}" for entry in entries)
+    lines += ["", "```{toctree}", ":hidden:", "", *(entry.method for entry in entries), *derivations, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -121,6 +136,7 @@ def _index_row(entry: Any, name: str) -> str:
         f"[`{entry.method}`]({entry.method}.md)",
         name,
         ", ".join(f"`{likelihood}`" for likelihood in entry.likelihoods),
+        ", ".join(f"`{name}`" for name in entry.classifiers),
         "" if worst is None else _times(worst),
         "" if furthest is None else f"{furthest:.2g}",
     )
@@ -219,7 +235,7 @@ def _times(ratio: float) -> str:
 
 
 def option_table(method: str) -> list[str]:
-    """The options of a method as `triad methods METHOD` has them."""
+    """The options of a method as `triad list methods METHOD` has them."""
     from validation.door import options
 
     lines = ["| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]
