@@ -9,6 +9,7 @@ else
 SCRIPTS := bin
 endif
 BIN    := $(VENV)/$(SCRIPTS)
+MAINTAIN := $(BIN)/python -m validation.command.maintain
 # The suite runs two processes on two cores; a BLAS that starts threads of its own only gets in their way.
 THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # A suite starts some hundred processes: without compiled modules each of them compiles NumPy and SciPy, for seconds.
@@ -16,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help verify verify-full self-test fuzz mutate judge-bugs mutate-change test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
-	bench audit executed dist lock clean
+	bench audit ledger executed options record truths dist lock clean
 
 help:
 	@echo "make verify     close the triangle: reference, fast and gibbs judged on real data"
@@ -27,8 +28,12 @@ help:
 	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
 	@echo "make test-browser atlas, report and docs clicked through in a Chromium from the path"
 	@echo "make self-test  the mistakes of tests/planted.toml: the checks named with each must fail; IDS=..."
-	@echo "make audit      the ledger of equations, perturbation included"
+	@echo "make audit      the ledger of equations, perturbation included; TARGET=PAPER:EQ"
+	@echo "make ledger     write docs/ledger.md, the ledger as text"
 	@echo "make executed   record who executes each equation in a quick verify; then the page of the ledger"
+	@echo "make options    write docs/options.md"
+	@echo "make record     run an experiment and keep its numbers for the claims; PAPER=... EXPERIMENT=... OPTIONS=..."
+	@echo "make truths     make the truths that triad verify reads again; NAME=..."
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make mutate     random mistakes in the witnesses: what the checks see, what the tests see; N=200 SEED=..."
 	@echo "make judge-bugs mistakes planted into programs: what triad judge sees, and whom it suspects; writes docs/judge-bugs.md"
@@ -138,12 +143,24 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
 audit: $(VENV)/dev.stamp
-	$(THREADS) $(BIN)/triad audit --perturb
+	$(THREADS) $(MAINTAIN) audit $(TARGET) --perturb
 
 # The record that `.ci/run` compares with its own run, and the page that shows it.
 executed: $(VENV)/run.stamp
-	$(THREADS) $(BIN)/triad verify --quiet --output results/executed --executed validation/ledger/executed.json
-	$(BIN)/triad audit --output docs/ledger.md
+	$(THREADS) $(MAINTAIN) record validation/ledger/executed.json --output results/executed
+	$(MAINTAIN) audit --output docs/ledger.md
+
+ledger: $(VENV)/run.stamp
+	$(MAINTAIN) audit --output docs/ledger.md
+
+options: $(VENV)/run.stamp
+	$(MAINTAIN) options > docs/options.md
+
+record: $(VENV)/run.stamp
+	$(THREADS) $(MAINTAIN) reproduce $(PAPER) $(EXPERIMENT) $(OPTIONS) --record validation/claims/results
+
+truths: $(VENV)/run.stamp
+	$(MAINTAIN) truth --stored $(NAME)
 
 docs: $(VENV)/dev.stamp
 	$(BIN)/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
@@ -159,7 +176,7 @@ bench: $(VENV)/run.stamp
 
 # The second wheel has draws of every truth: those that are not there are drawn first, some minutes on two cores.
 dist: $(VENV)/dev.stamp
-	$(THREADS) $(BIN)/triad truths --draws distributions/truths/src/gpc_triad_truths --jobs 2
+	$(THREADS) $(MAINTAIN) truths --draws distributions/truths/src/gpc_triad_truths --jobs 2
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . ./distributions/truths
 
 # Pins for CI, written without index addresses.

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import itertools
 import os
 import re
 import shlex
@@ -75,21 +76,31 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path):
 
 
 def known_options():
-    """Subcommand -> its options, read from the command line itself."""
-    command = typer.main.get_command(app)
-    return {
-        name: {option for parameter in sub.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        for name, sub in ((name, command.resolve_command(None, [name])[1]) for name in command.commands)
-    } | {"": {option for parameter in command.params for option in parameter.opts}}
+    """Command, with its part if it has some -> its options, read from the command line itself."""
+    results = {}
+
+    def gather(command, path):
+        results[" ".join(path)] = {
+            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        for name in getattr(command, "commands", {}):
+            gather(command.resolve_command(None, [name])[1], (*path, name))
+
+    gather(typer.main.get_command(app), ())
+    return results
 
 
 def complaints(command, known):
     """What the command line would have against a documented command."""
     words = shlex.split(command, comments=True)[1:]
-    name = words[0] if words and not words[0].startswith("-") else ""
-    if name not in known:
-        return [f"{command}: found no subcommand {name!r}"]
-    options = {word.partition("=")[0] for word in words if word.startswith("-")} - {"--help"}
+    plain = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    name = max((" ".join(plain[:k]) for k in range(3) if " ".join(plain[:k]) in known), key=len)
+    if plain and not name:
+        return [f"{command}: found no command {plain[0]!r}"]
+    parts = [other for other in known if other.startswith(f"{name} ")]
+    if name and parts and len(plain) > 1:
+        return [f"{command}: found no part {plain[1]!r} of {name}"]
+    options = {word.partition("=")[0] for word in words if word.startswith("-")} - {"--help", "-h"}
     return [f"{command}: found no option {option}" for option in sorted(options - known[name])]
 
 
@@ -119,6 +130,8 @@ def test_every_documented_command_exists_with_its_options():
 def test_a_documented_command_that_does_not_exist_is_seen():
     known = known_options()
     assert complaints("triad verfy", known)
+    assert complaints("triad truth shwo toy", known)
+    assert not complaints("triad truth show toy", known)
     assert complaints("triad solve fast x-gpc toy --outpt a.npz", known)
     assert not complaints("triad verify --quiet", known)
 
@@ -236,15 +249,40 @@ def test_the_gallery_has_a_dozen_scripts_each_told_in_words_and_drawing_one_pict
         assert text.count("plt.subplots(") == 1, script.name
 
 
-def test_every_page_is_in_the_table_of_contents():
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    entries = {f"{line}.md" for block in re.findall(r"```\{toctree\}\n(.*?)```", index, re.DOTALL)
-               for line in block.splitlines() if re.fullmatch(r"[a-z0-9-]+", line)}  # fmt: skip
-    # the ledger as text stays out, its pages are the atlas
-    assert entries == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "ledger.md"}
-    assert "\natlas/index\n" in index
-    assert "\nmethods/index\n" in index
-    assert "\npictures/index\n" in index
+def toctree(page):
+    """Entries of the tables of contents of a page."""
+    blocks = re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if re.fullmatch(r"[a-z0-9/-]+", line)]
+
+
+def test_the_start_page_has_fifteen_entries():
+    assert len(toctree(ROOT / "docs" / "index.md")) == 15
+
+
+def test_every_page_is_in_one_table_of_contents():
+    entries = [entry for page in (ROOT / "docs").glob("*.md") for entry in toctree(page)]
+    assert len(entries) == len(set(entries))
+    # the ledger as text stays out, its pages are the atlas; derivations stand under the table of methods
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index", "ledger"}
+    derivations = {page for page in pages if page.startswith("method-")}
+    decisions = {f"decisions/{page.stem}" for page in (ROOT / "docs" / "decisions").glob("*.md")}
+    claims = {f"claims/{file.stem}" for file in (ROOT / "validation" / "claims" / "protocols").glob("*.toml")}
+    assert set(entries) == (pages - derivations) | decisions | claims | {
+        "atlas/index",
+        "methods/index",
+        "pictures/index",
+    }
+    told = tomllib.loads((ROOT / "docs" / "methods.toml").read_text(encoding="utf-8"))["methods"].values()
+    assert {entry["derivation"] for entry in told} == derivations
+
+
+def test_the_glossary_has_the_words_that_newcomers_ask_for():
+    text = (ROOT / "docs" / "vocabulary.md").read_text(encoding="utf-8")
+    terms = set(re.findall(r"^(.+)\n: ", text, re.MULTILINE))
+    first = {"Witness", "Judge", "Truth", "Gate", "Kind", "Evidence"}
+    assert terms == first | {"Inducing point", "FITC", "Site", "Cavity", "Tilted distribution"}
+    assert "vocabulary.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "vocabulary.md#glossary" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 
 
 def test_the_first_screen_of_readme_fits_a_terminal_and_shows_what_a_newcomer_looks_for():
@@ -252,9 +290,12 @@ def test_the_first_screen_of_readme_fits_a_terminal_and_shows_what_a_newcomer_lo
     assert heading
     lines = first.splitlines()
     assert len(lines) <= 40
-    assert [line for line in lines if len(line) > 100] == []
-    for shown in ("(docs/_static/triangle.svg)", "make verify ", "make test ", "docs/strangers.md"):
+    assert [line for line in lines if len(line) > 100 and not line.startswith("![")] == []
+    for shown in ("(docs/_static/triangle.svg)", "pip install .", ".whl", "no package index", "docs/classifiers.md",
+                  "docs/strangers.md", "docs/ledger.md"):  # fmt: skip
         assert shown in first, shown
+    code = re.findall(r"```python\n(.*?)```", first, re.DOTALL)
+    assert [len([line for line in block.splitlines() if line]) for block in code] == [5]
 
 
 @pytest.mark.parametrize("page", times.PAGES, ids=lambda page: page.name)
@@ -357,15 +398,23 @@ def read_version():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
-def test_the_changelog_tells_of_this_version_or_what_comes_after_and_of_every_number_that_moved():
+def test_the_changelog_has_dated_releases_with_highlights_breaking_changes_and_a_table_of_numbers():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
-    titles = [section.split("\n", 1)[0] for section in sections]
-    released = [title for title in titles if title != "Unreleased"]
-    assert titles in (released, ["Unreleased", *released])
-    assert released[0] == read_version()
-    assert released == sorted(released, key=lambda title: tuple(map(int, title.split("."))), reverse=True)
-    assert all("\n### Numerical changes\n" in section for section in sections[:-1])
+    sections = dict(section.split("\n", 1) for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:])
+    titles = list(sections)
+    assert titles.count("Unreleased") == int(titles[0] == "Unreleased")
+    sections.pop("Unreleased", None)
+    versions = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) \(2\d{3}-\d\d-\d\d\)", title).groups() for title in sections]
+    assert ".".join(versions[0]) == read_version()
+    assert versions == sorted(versions, key=lambda version: tuple(map(int, version)), reverse=True)
+    for title, section in sections.items():
+        highlights = section.partition("### Highlights\n")[2].partition("\n### ")[0]
+        assert 1 <= len(re.findall(r"^- ", highlights, re.MULTILINE)) <= 10, title
+    for title, section in list(sections.items())[:-1]:  # the first release breaks and moves nothing
+        assert re.findall(r"^### (.*)$", section, re.MULTILINE) == ["Highlights", "Breaking", "Numbers that moved"], (
+            title
+        )
+        assert section.count("\n| what | before | after |\n|---|---|---|\n| ") == 1, title
 
 
 def read_citation():
@@ -409,3 +458,18 @@ def test_a_hosted_build_reads_files_there_are_and_is_as_strict_as_make_docs():
     assert any(install.get("method") == "pip" for install in installs)
     # a Python that pyproject.toml admits
     assert tuple(map(int, hosted["build"]["tools"]["python"].split("."))) >= (3, 11)
+
+
+def test_the_metadata_names_the_versions_of_python_that_the_hosted_workflow_tests():
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(metadata["classifiers"]))
+    (workflow,) = (ROOT / ".github" / "workflows").glob("*.yml")
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    tested = [
+        job["strategy"]["matrix"]["python"]
+        for job in jobs.values()
+        if "python" in job.get("strategy", {}).get("matrix", {})
+    ]
+    assert tested
+    assert all(versions == named for versions in tested)
+    assert metadata["requires-python"] == f">={named[0]}"

@@ -40,6 +40,17 @@ def test_every_method_has_a_page_and_a_line_in_the_table_of_all(pages):
     assert re.findall(r"^\| \[`([^`]+)`\]", pages["index.md"], re.MULTILINE) == methods
 
 
+def test_the_table_of_all_names_classifiers_and_truths(pages):
+    rows = pages["index.md"].splitlines()
+    for entry in catalogue.METHODS:
+        (row,) = [line for line in rows if line.startswith(f"| [`{entry.method}`]")]
+        assert all(f"`{name}`" in row for name in entry.classifiers), entry.method
+    for truth in catalogue.TRUTHS:
+        (row,) = [line for line in rows if line.startswith(f"| `{truth.implementation} {truth.method}`")]
+        assert all(f"`{name}`" in row for name in truth.likelihoods), truth.method
+        assert row.endswith(f"| {truth.evidence} |")
+
+
 def test_what_is_told_of_other_methods_is_refused(extension):
     fewer = {**TOLD, "methods": {name: TOLD["methods"][name] for name in list(TOLD["methods"])[1:]}}
     with pytest.raises(ValueError, match=r"found \['x-gpc'\], expected the methods of validation.door.catalogue"):

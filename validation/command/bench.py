@@ -38,7 +38,7 @@ from validation.door.quoting import shown
 from validation.door.solve import versions
 from validation.jobs.job import HELP
 from validation.screen.forecast import Steps
-from validation.screen.terminal import Grid, columns_of, say
+from validation.screen.terminal import Grid, columns_of, folded, say
 
 BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc/sweep": x_gpc.sweep,
@@ -81,7 +81,31 @@ BY_NAME = (
 QUALITY = "quality"  # a table of its own, with options of its own
 
 
+LEAGUE = "league"  # of other libraries, recorded
+
+
 def bench(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="a bench by name, quality or league; repeatable"),
+    ] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="show the measurements that ship")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
+) -> None:
+    """Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute).
+
+    --only quality measures every classifier on real data (hours) and --only league shows how far other libraries are
+    from the truth.
+    """
+    if only == [LEAGUE]:
+        from validation.command.peers import league
+
+        league(as_json=as_json)
+        return
+    maintain(only, as_json=as_json, stored=stored)
+
+
+def maintain(
     only: Annotated[list[str] | None, typer.Option("--only", help="a bench by name; repeatable")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
     rows: Annotated[int | None, typer.Option("--rows", min=20, help="quality: training rows at most [1500]")] = None,
@@ -112,7 +136,7 @@ def bench(
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="quality: fits at once [2]")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help=f"quality: {HELP}")] = None,
 ) -> None:
-    """Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute)."""
+    """As `triad bench`, with the options of quality and files of measurements."""
     making = {"--rows": rows, "--sets": sets, "--classifiers": classifiers, "--seconds": seconds, "--folds": folds,
               "--run": run, "--seed": seed, "--output": output, "--jobs": jobs, "--cluster": cluster}  # fmt: skip
     reading = {"--stored": stored or None, "--from": table}
@@ -123,7 +147,13 @@ def bench(
             clash += [] if record is None else ["--record"]
             if clash:
                 raise typer.BadParameter(f"found {', '.join(clash)} with --stored, expected no such option")
-            sys.stdout.write(recorded.shown(recorded.STORED, only or (), markdown=markdown, as_json=as_json))
+            text = recorded.shown(recorded.STORED, only or (), markdown=markdown, as_json=as_json)
+            if markdown or as_json:
+                sys.stdout.write(text)
+            else:
+                width = columns_of(Console())
+                lines = [folded(line.strip(), width, len(line) - len(line.lstrip())) for line in text.splitlines()]
+                sys.stdout.write("\n".join([*lines, ""]))
             return
         if given:
             raise typer.BadParameter(f"found {', '.join(given)}, expected it with --only {QUALITY}")
@@ -149,9 +179,11 @@ def bench(
         return
     for name in only or []:
         if name not in BENCHES:
-            close = get_close_matches(name, (*BENCHES, QUALITY), n=1)
+            close = get_close_matches(name, (*BENCHES, QUALITY, LEAGUE), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise typer.BadParameter(f"found {shown(name)}, expected one of {', '.join((*BENCHES, QUALITY))}{hint}")
+            raise typer.BadParameter(
+                f"found {shown(name)}, expected one of {', '.join((*BENCHES, QUALITY, LEAGUE))}{hint}"
+            )
     _measured(only or [name for name in BENCHES if name not in BY_NAME], as_json=as_json, record=record)
 
 

@@ -1,4 +1,4 @@
-"""`triad claims`: what the papers claim, and which of it is reproduced."""
+"""`triad claims list`: what the papers claim, and which of it is reproduced."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _paper(console: Console, claims: Claims) -> None:
         _lines(console, ["", "cells on one side of print:", *lines])
     _lines(console, [""])
     _stale(console, claims)
-    _lines(console, [f"triad claims {claims.paper}:ID shows one of them, --state STATE those in a state"])
+    _lines(console, [f"triad claims list {claims.paper}:ID shows one of them, --state STATE those in a state"])
 
 
 def _stale(console: Console, claims: Claims | list[Claim]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -14,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from validation.command import completing
-from validation.command.later import STYLE, Commands, later
+from validation.command.later import STYLE, Commands, group, later
 from validation.door import catalogue
 from validation.door.quoting import shown
 from validation.door.solve import JUDGE, WITNESSES, ImplementationError, implementations, methods, solve, versions
@@ -27,139 +29,92 @@ if TYPE_CHECKING:
     from validation.door.problem import Problem
     from validation.door.solution import Solution
     from validation.judge.compare import Row
-    from validation.report.page import Coverage
 
 app = typer.Typer(
     name="triad",
     cls=Commands,
     help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
     epilog=(
-        "Start here: triad verify (closes the triangle, one to four minutes); triad solve fast x-gpc toy (one answer); "
-        "triad audit wenzel2019:11 (one equation); triad methods (what there is)."
+        "Start here: triad verify (all checks, one to four minutes); triad solve fast x-gpc toy (one solution); "
+        "triad audit wenzel2019:11 (one equation); triad list methods."
     ),
     **{**STYLE, "add_completion": True},
 )
 
-# What `triad` says by itself: three doors, each with a command that works as it stands.
+# What `triad` alone prints: three doors, each with a command that runs as it stands.
 FIRST = """\
 GPC Triad: three witnesses for Gaussian process classification, and a judge.
 
 Audit an equation
-  triad audit                       how far each paper is
-  triad audit villacampa2020:A.20   one of them: what is printed, what is right
+  triad audit                       coverage of each paper
+  triad audit villacampa2020:A.20   one equation: printed and corrected form
 
 Check an implementation
-  triad verify                      close the triangle: one to four minutes
+  triad verify                      all checks: one to four minutes
   triad verify --compare OLD.csv    what moved since an earlier checks.csv
   triad judge MODULE:FUNCTION       a program of your own
 
 Solve a problem
-  triad methods                     the methods and the truths
-  triad problems                    the questions
-  triad solve fast x-gpc toy        one answer to one of them
+  triad list methods                the methods and the truths
+  triad list problems               the built-in problems
+  triad solve fast x-gpc toy        one solution of one of them
 
-triad COMMAND --help says more of each, triad --help lists all,
+triad COMMAND --help explains a command, triad --help lists all nine,
 triad --install-completion completes them.
 """
 
 
-def _verify() -> Callable[..., Any]:
-    from validation.command import verify as verify_command
+def command(module: str, name: str) -> Callable[[], Callable[..., Any]]:
+    """What imports `validation.command.MODULE` when it is called and returns its function of that name."""
 
-    verify_command.coverage = ledger_coverage
-    return verify_command.verify
+    def load() -> Callable[..., Any]:
+        loaded: Callable[..., Any] = getattr(import_module(f"validation.command.{module}"), name)
+        return loaded
 
-
-def _audit() -> Callable[..., Any]:
-    from validation.command.ledger import audit
-
-    return audit
+    return load
 
 
-def _data() -> Callable[..., Any]:
-    from validation.command.datasets import data
+later(app, "verify", "Run the checks and print the verdicts; exit 1 if one fails.", command("verify", "verify"))
+later(app, "audit", "Show which equations of the papers are implemented and tested.", command("ledger", "audit"))
+later(app, "judge", "Judge a program of your own on every problem that its method allows; exit 1 if it disagrees.",
+      command("judge", "judge"))  # fmt: skip
+later(app, "bench", "Measure speed and memory as ratios to a floor of the same run, or show those that ship.",
+      command("bench", "bench"))  # fmt: skip
 
-    return data
+claims_app = group(app, "claims", "List the claims of the papers; run their experiments.")
+later(claims_app, "list", "Count the claims of the papers by part and state, sum up one paper, or show one claim.",
+      command("claims", "claims"))  # fmt: skip
+later(claims_app, "run", "Rerun a paper's experiment and compare with the published numbers.",
+      command("reproduce", "run"))  # fmt: skip
 
+truth_app = group(app, "truth", "List the library of truths, show one, make one.")
+later(truth_app, "list", "List the library of truths.", command("truths", "list_truths"))
+later(truth_app, "show", "Show one truth: its evidence card, a picture, fresh draws.", command("truths", "show"))
+later(truth_app, "make", "Make a truth file with its evidence card, or missing truths of the library.",
+      command("truth", "make_one"))  # fmt: skip
 
-def _bench() -> Callable[..., Any]:
-    from validation.command.bench import bench
-
-    return bench
-
-
-def _truth() -> Callable[..., Any]:
-    from validation.command.truth import truth
-
-    return truth
-
-
-def _truths() -> Callable[..., Any]:
-    from validation.command.truths import truths
-
-    return truths
-
-
-def _judge() -> Callable[..., Any]:
-    from validation.command.judge import judge
-
-    return judge
-
-
-def _league() -> Callable[..., Any]:
-    from validation.command.peers import league
-
-    return league
-
-
-def _claims() -> Callable[..., Any]:
-    from validation.command.claims import claims
-
-    return claims
-
-
-def _reproduce() -> Callable[..., Any]:
-    from validation.command import reproduce as command
-
-    command.parse = parse_options
-    return command.reproduce
-
-
-later(app, "verify", "Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red.", _verify)
-later(app, "audit", "Show which equations of the papers are realised and tested.", _audit)
-later(app, "data", "List the data sets known by name, show one, or load and check the copies at hand.", _data)
-later(app, "bench", "Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute).",
-      _bench)  # fmt: skip
-later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gate is not met or the second route "
-      "disagrees.", _truth)  # fmt: skip
-later(app, "truths", "List the library of truths, show one, make what is missing, or make some again; exit 1 if one "
-      "fails its gates.", _truths)  # fmt: skip
-later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
-      _judge)  # fmt: skip
-later(app, "league", "Show how far other libraries are from the truth, or measure those that are installed.",
-      _league)  # fmt: skip
-later(app, "claims", "Count the claims of the papers by part and state, sum up one paper, or show one claim.",
-      _claims)  # fmt: skip
-later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",
-      _reproduce)  # fmt: skip
+list_app = group(app, "list", "List methods, problems or data sets; describe one.")
+later(list_app, "data", "List the data sets known by name, show one, or load and check the copies at hand.",
+      command("datasets", "data"))  # fmt: skip
 
 
 STYLES = {"PASS": "green", "FAIL": "bold red"}
+USAGE: Any = typer.BadParameter.__base__  # click's UsageError, or that of the click inside typer
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 MOST_SUSPECTS = 3  # that are listed
 
-AsJson = Annotated[bool, typer.Option("--json", help="machine-readable")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON only")]
 
 OptionValues = Annotated[
-    list[str] | None, typer.Option("--option", "-o", help="method option as name=value; repeatable")
+    list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="option of the method; repeatable")
 ]
 
 
-@app.command("problems")
+@list_app.command("problems")
 def problems_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="a problem to describe; all are listed without it", autocompletion=completing.problems),
+        typer.Argument(help="a problem to describe; default: list all", autocompletion=completing.problems),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write the problem to this .npz")] = None,
     json_wanted: AsJson = False,
@@ -194,7 +149,7 @@ def problems_command(
 
 
 def _listed(name: str) -> dict[str, Any]:
-    """A row of `triad problems`."""
+    """A row of `triad list problems`."""
     from validation import problems
 
     p = problems.get(name)
@@ -222,7 +177,7 @@ def solve_command(
     output: Annotated[Path | None, typer.Option("--output", help="write the solution to this .npz")] = None,
     option: OptionValues = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="the whole traceback if the implementation raises")
+        bool, typer.Option("--verbose", help="print the traceback if the implementation raises")
     ] = False,
     json_wanted: AsJson = False,
     groups: Annotated[
@@ -230,13 +185,13 @@ def solve_command(
         typer.Option(
             "--groups",
             min=1,
-            help="of gibbs: the chains in so many groups side by side; with --output a killed run goes on",
+            help="gibbs: run the chains in this number of groups; with --output a killed run can be resumed",
         ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="with --groups: processes")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="with --groups: number of processes")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help=f"with --groups: {HELP}")] = None,
 ) -> None:
-    """Ask one implementation for its answer to one problem."""
+    """Solve one problem by one implementation."""
     from validation.door import storage
 
     if output is not None:
@@ -303,16 +258,19 @@ def _watched(implementation: str, method: str, problem: Problem, options: dict[s
 def compare_command(
     left: Annotated[Path, typer.Argument(help="a .npz written by triad solve")],
     right: Annotated[Path, typer.Argument(help="another one, of the same problem")],
-    band: Annotated[list[str] | None, typer.Option("--band", help="quantity=largest discrepancy; repeatable")] = None,
-    limit: Annotated[float | None, typer.Option("--limit", help="identity limit in place of the derived one")] = None,
-    why: Annotated[bool, typer.Option("--why", help="print the reason of every limit")] = False,
+    band: Annotated[
+        list[str] | None,
+        typer.Option("--band", metavar="QUANTITY=X", help="largest discrepancy of a quantity; repeatable"),
+    ] = None,
+    limit: Annotated[float | None, typer.Option("--limit", help="limit of identities; derived by default")] = None,
+    why: Annotated[bool, typer.Option("--why", help="explain every limit")] = False,
     json_wanted: AsJson = False,
     usual: Annotated[
         bool,
-        typer.Option("--suspects/--no-suspects", help="if they disagree, try the usual suspects (20 s at most)"),
+        typer.Option("--suspects/--no-suspects", help="if they disagree, look for likely bugs (20 s at most)"),
     ] = True,
 ) -> None:
-    """Judge two solutions of one problem; exit 1 if they disagree, 2 if nothing in them can be judged."""
+    """Compare two solutions of one problem; exit 1 if they disagree, 2 if nothing can be compared."""
     from validation.door.solution import Solution
     from validation.judge import compare as comparing
 
@@ -370,30 +328,17 @@ def print_suspects(console: Console, rows: list[Row], left: Solution, right: Sol
         say(console, suspected.left_out, indent=2)
 
 
-@app.command("methods")
+@list_app.command("methods")
 def methods_command(
     method: Annotated[
         str | None, typer.Argument(help="a method id: print its options", autocompletion=completing.methods)
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="the methods as README shows them")] = False,
-    truths: Annotated[bool, typer.Option("--truths", help="with --markdown: the truths instead")] = False,
-    options: Annotated[
-        bool, typer.Option("--options", help="the options of all methods, as the page of the docs")
-    ] = False,
     json_wanted: AsJson = False,
 ) -> None:
-    """List the methods of both witnesses, the truths, and who can be asked; or the options of one method."""
-    if truths and not markdown:
-        raise typer.BadParameter("--truths: found it alone, expected --markdown too")
-    if sum((method is not None, markdown, options)) > 1:
-        raise typer.BadParameter("found several of METHOD, --markdown, --options, expected one of them")
-    if json_wanted and (markdown or options):
-        raise typer.BadParameter("--json: found it with --markdown or --options, expected one of them")
+    """List methods, truths and implementations, or the options of one method."""
     if json_wanted:
         sys.stdout.write(as_json.text(_catalogue() if method is None else _options(method)))
-    elif markdown:
-        sys.stdout.write(catalogue.truths_markdown() if truths else catalogue.methods_markdown())
-    elif options or method is not None:
+    elif method is not None:
         _print_options(method)
     else:
         _print_methods()
@@ -417,12 +362,9 @@ def _options(method: str) -> list[dict[str, Any]]:
     return [row._asdict() for row in option_tables.rows(method)]
 
 
-def _print_options(method: str | None) -> None:
+def _print_options(method: str) -> None:
     from validation.door import options as option_tables
 
-    if method is None:
-        sys.stdout.write(option_tables.markdown())
-        return
     grid = Grid(("option", "default", "may be", "meaning", "taken by"), 3)
     rows = [
         (row.name, row.default, row.expected, row.meaning, ", ".join(row.witnesses))
@@ -460,41 +402,25 @@ def root(
         sys.stdout.write(", ".join(f"{name} {number}" for name, number in versions().items()) + "\n")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        sys.stderr.write(FIRST)
-        raise typer.Exit(EXIT_UNUSABLE)  # nothing was asked, so nothing counts as done
+        sys.stdout.write(FIRST)
 
 
-def ledger_coverage() -> list[Coverage] | None:
-    """How far each paper is, for the report of `triad verify`; None where there are neither tests nor stored states."""
-    from validation.ledger import audit as auditing
-
-    ledger = auditing.build(auditing.default_sources())
-    if ledger.without_states or ledger.problems:
-        return None
-    papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
-    results: list[Coverage] = []
-    for paper in papers:
-        n = auditing.counts([row for row in ledger.rows if row.entry.paper == paper])
-        results.append(
-            {
-                "paper": paper,
-                "verified": n["verified"],
-                "corrected": n["corrected"],
-                "not_executable": n["not executable"],
-                "open": n["open"],
-            }
-        )
-    return results
-
-
-def main() -> None:
+def main(commands: typer.Typer = app, name: str = "triad") -> NoReturn:
     """Entry point: what is wrong with the input is one line on stderr, never a traceback."""
+    if not os.environ.get("COLUMNS", "1").strip("0").isdigit():  # rich would print nothing in 0 columns
+        del os.environ["COLUMNS"]
     try:
-        app(prog_name="triad")
+        code = commands(prog_name=name, standalone_mode=False)
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
+    except USAGE as error:
+        asked = error.ctx.command_path if error.ctx is not None else name
+        # what a command itself refuses names its argument; click's own words need the kind of mistake before them
+        told = error.format_message() if getattr(error, "param", None) or type(error) is USAGE else error.message
+        fail(f"error: {message_of(ValueError(told))} ({asked} --help)", EXIT_UNUSABLE)
     except (ValueError, TypeError, LookupError, OSError, MemoryError, ImplementationError, ClusterError) as error:
         fail(f"error: {message_of(error)}", EXIT_UNUSABLE)
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 def message_of(error: BaseException) -> str:

@@ -1,7 +1,8 @@
-"""`triad data`: which data sets are known, where each would come from here, whether the copies at hand are right."""
+"""`triad list data`: data sets known by name, their sources, and whether the copies at hand are right."""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.loading import expected_counts, known_names, load, locate
 from validation.door.quoting import shown
+from validation.screen.as_json import text as json_text
 from validation.screen.terminal import say
 
 PLACES = {
@@ -31,12 +33,13 @@ PLACES = {
 def data(
     name: Annotated[
         str | None,
-        typer.Argument(help="A data set to show; without it all are listed.", autocompletion=completing.datasets),
+        typer.Argument(help="a data set to show; default: list all", autocompletion=completing.datasets),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Load and check NAME, with a download if need be; without NAME all at hand."),
+        typer.Option("--check", help="load and check NAME, downloading it if needed; default: all sets at hand"),
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
 ) -> None:
     """List the data sets known by name, show one, or load and check the copies at hand.
 
@@ -47,9 +50,13 @@ def data(
         names = known_names()
         if name is not None and name not in names:
             close = near_misses(name, names)
-            hint = f"; did you mean {' or '.join(close)}?" if close else "; `triad data` lists the known names"
-            _tell(f"name: found {shown(name)}, expected a known data set{hint}")
-            raise typer.Exit(2)
+            hint = f"; did you mean {' or '.join(close)}?" if close else "; `triad list data` prints the known names"
+            raise typer.BadParameter(f"name: found {shown(name)}, expected a known data set{hint}")
+        if as_json:
+            if check:
+                raise typer.BadParameter("--json: found it with --check, expected one of them")
+            sys.stdout.write(json_text([_values(key) for key in names] if name is None else _values(name)))
+            return
         if check:
             passed = _check(console, names if name is None else (name,), download=name is not None)
         else:
@@ -62,7 +69,15 @@ def data(
 
 
 def _tell(message: str) -> None:
-    say(Console(stderr=True, highlight=False), message, style="red")
+    say(Console(stderr=True, highlight=False), f"error: {message}")
+
+
+def _values(name: str) -> dict[str, Any]:
+    """Where a set would come from here, and what is known of it."""
+    place, expected, entry = locate(name), expected_counts(name), catalogue().get(name)
+    known = {} if expected is None else {"n": expected.n, "d": expected.d, "classes": expected.classes,
+                                         "n_train": expected.n_train}  # fmt: skip
+    return {"name": name, "from": place, **known, "cite": None if entry is None else entry.citation}
 
 
 def _list(console: Console, names: tuple[str, ...]) -> bool:
@@ -82,7 +97,9 @@ def _list(console: Console, names: tuple[str, ...]) -> bool:
         table.add_row(name, *_numbers(expected_counts(name)), where, style=style)
     console.print(table)
     summary = ", ".join(f"{count} {place}" for place, count in counts.items() if count)
-    console.print(f"\n{len(names)} data sets: {summary}. `triad data NAME` shows one, `--check` loads those at hand.")
+    console.print(
+        f"\n{len(names)} data sets: {summary}. `triad list data NAME` shows one, `--check` loads those at hand."
+    )
     return True
 
 

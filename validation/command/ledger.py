@@ -23,17 +23,34 @@ from validation.screen.terminal import say, waiting
 STORED = "states as they were when this package was built: its tests are not installed"
 
 
+Target = Annotated[
+    str | None, typer.Argument(metavar="PAPER[:EQ]", help="a paper, or one equation of it; all papers if absent")
+]
+Rerun = Annotated[bool, typer.Option("--run", help="run the tests and checks of one equation, and print their numbers")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON only")]
+
+
 def audit(
-    target: Annotated[
-        str | None, typer.Argument(metavar="PAPER[:EQ]", help="a paper, or one equation of it; all papers if absent")
-    ] = None,
+    target: Target = None,
+    rerun: Rerun = False,
+    as_json: AsJson = False,
+    slow: Annotated[bool, typer.Option("--slow", help="with --run: run slow tests too")] = False,
+) -> None:
+    """Show which equations of the papers are implemented and tested.
+
+    Exits 1 for an open entry of a complete paper or one that triad verify never executes, a file or marker that cannot
+    be read or a failure of --run; 2 for bad arguments.
+    """
+    maintain(target, rerun=rerun, as_json=as_json, slow=slow)
+
+
+def maintain(
+    target: Target = None,
     perturbed: Annotated[
         bool, typer.Option("--perturb", help="rerun the tests while the functions' outputs are perturbed")
     ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--run", help="run the tests and checks of one equation now, and print their numbers")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
+    rerun: Rerun = False,
+    as_json: AsJson = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="write the page of the docs to stdout")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the page (or, with --json, the JSON) to FILE instead")
@@ -43,7 +60,7 @@ def audit(
     ] = None,
     slow: Annotated[bool, typer.Option("--slow", help="with --perturb or --run: run slow tests too")] = False,
 ) -> None:
-    """Show which equations of the papers are realised and tested.
+    """As `triad audit`, with the perturbation of tests and the page of the docs.
 
     Exits 1 for an open entry of a complete paper or one that triad verify never executes, a file or marker that cannot
     be read, an unknown id, a survivor of --perturb, a failure of --run or a page that differs; 2 for bad arguments.
@@ -75,7 +92,7 @@ def audit(
     needs_tests = [name for name, given in asked.items() if given]
     if ledger.without_tests and (needs_tests or (ledger.without_states and (id is None or output))):
         what = f"{needs_tests[0]} needs a checkout: " if needs_tests else ""
-        errors.print(f"triad audit: {what}{ledger.without_tests}", markup=False, style="red", soft_wrap=True)
+        errors.print(f"error: {what}{ledger.without_tests}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
     failures = list(ledger.failures(rows))
     report = None
@@ -111,7 +128,7 @@ def audit(
         failures += rerunning.run(console, sources, rows[0], slow=slow)
     elif not quiet:
         if id is not None:
-            console.print(show.equation(ledger, rows[0], fold=console.is_terminal))
+            console.print(show.equation(ledger, rows[0], fold=console.width <= show.TERMINAL))
         else:
             console.print(show.coverage(ledger, rows))
             if paper is not None:
@@ -164,7 +181,7 @@ def _differences(file: Path, text: str) -> list[str]:
         return []
     lines = list(difflib.unified_diff(result.splitlines(), text.splitlines(), "found", "expected", lineterm="", n=0))
     more = [f"... and {len(lines) - 20} more lines"] if len(lines) > 20 else []
-    message = f"{file}: differs from the page that the code gives; triad audit --output {file} writes it"
+    message = f"{file}: differs from the page that the code gives; make ledger writes it"
     return ["\n".join([message, *lines[:20], *more])]
 
 

@@ -1,4 +1,4 @@
-"""`triad league`: how far other libraries are from the truth, program by program."""
+"""`triad bench --only league`: how far other libraries are from the truth, program by program."""
 
 from __future__ import annotations
 

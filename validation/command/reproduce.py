@@ -1,9 +1,10 @@
-"""`triad reproduce PAPER EXPERIMENT`: run it again, print its tables, write a page and CSVs."""
+"""`triad claims run PAPER EXPERIMENT`: rerun an experiment, print its tables, write a page and CSVs."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,38 +22,57 @@ from validation.jobs.job import HELP, Job
 from validation.jobs.run import engine
 from validation.reproduce import catalogue, decisions, page, printed
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
+from validation.screen.as_json import text as json_text
 from validation.screen.forecast import Lines
 from validation.screen.terminal import Grid, print_grid, say, waiting
 
-parse: Callable[[list[str]], dict[str, Any]] | None = None  # name=value pairs; the command line sets it
+Paper = Annotated[str | None, typer.Argument(help="key of a paper, such as wenzel2019")]
+Name = Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help="such as fig1; all are listed without it")]
+Dataset = Annotated[list[str] | None, typer.Option("--dataset", metavar="NAME", help="a data set by name; repeatable")]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="option of the experiment; repeatable"),
+]
+Output = Annotated[Path, typer.Option("--output", metavar="FOLDER", help="folder of the page and the CSVs")]
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=HELP)]
+FOLDER = Path("results/reproduce")
+
+
+def run(
+    paper: Paper = None,
+    name: Name = None,
+    dataset: Dataset = None,
+    option: Values = None,
+    output: Output = FOLDER,
+    cluster: Cluster = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the tables as JSON only")] = False,
+) -> None:
+    """Rerun a paper's experiment and compare with the published numbers."""
+    reproduce(paper, name, dataset, option, output, cluster, as_json=as_json)
 
 
 def reproduce(
-    paper: Annotated[str | None, typer.Argument(help="key of a paper, such as wenzel2019")] = None,
-    name: Annotated[
-        str | None, typer.Argument(metavar="EXPERIMENT", help="such as fig1; all are listed without it")
-    ] = None,
-    dataset: Annotated[list[str] | None, typer.Option("--dataset", help="a data set by name; repeatable")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="option of the experiment as name=value; repeatable")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", help="folder of the page and the CSVs")] = Path(
-        "results/reproduce"
-    ),
-    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
+    paper: Paper = None,
+    name: Name = None,
+    dataset: Dataset = None,
+    option: Values = None,
+    output: Output = FOLDER,
+    cluster: Cluster = None,
     keep: Annotated[
         Path | None, typer.Option("--record", help="folder of results and cards (validation/claims/results) to add to")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the tables as JSON only")] = False,
 ) -> None:
-    """Run an experiment of a paper again and set what it prints beside what comes out here."""
+    """As `triad claims run`, with the record that decides claims."""
+    from validation.command.cli import parse_options
+
     catalogue.load()
     console = Console(markup=False, emoji=False, highlight=False)
     if paper is None or name is None:
-        _list(console, paper)
+        _list(console, paper, as_json=as_json)
         return
     wanted = find(paper, name)
-    assert parse is not None  # set where the commands are put together
-    options = parse(option or [])
+    options = parse_options(option or [])
     if dataset:
         if "datasets" in wanted.options:
             options["datasets"] = dataset
@@ -79,9 +99,14 @@ def reproduce(
     lines = Lines(total, ahead=wanted.ahead)
     with waiting(errors, f"{paper} {name}", lines.words):
         outcome = _outcome(wanted, options, lambda text: say(errors, f"{text}{lines.said()}"), cluster, output)
-    for table in outcome.tables:
+    if as_json:
+        tables = [{"name": one.name, "caption": one.caption, "columns": one.columns, "rows": one.rows}
+                  for one in outcome.tables]  # fmt: skip
+        sys.stdout.write(json_text({"tables": tables, "notes": outcome.notes}))
+        console = errors
+    for table in () if as_json else outcome.tables:
         _print(console, table)
-    for note in outcome.notes:
+    for note in () if as_json else outcome.notes:
         say(console, f"note: {note}")
     for path in page.write(wanted, outcome, output):
         console.print(str(path), soft_wrap=True)
@@ -102,7 +127,7 @@ def reproduce(
 def _command(paper: str, name: str, options: dict[str, Any]) -> str:
     """The command line that asks for the same."""
     given = [f"-o {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in options.items()]
-    return " ".join([f"triad reproduce {paper} {name}", *given])
+    return " ".join([f"triad claims run {paper} {name}", *given])
 
 
 class Asked(NamedTuple):
@@ -144,11 +169,15 @@ def whole(unit: Asked, hear: Callable[[str], object]) -> Outcome:
     return find(unit.paper, unit.name).run(**unit.options, say=hear)
 
 
-def _list(console: Console, paper: str | None) -> None:
+def _list(console: Console, paper: str | None, *, as_json: bool) -> None:
     chosen = [value for value in EXPERIMENTS.values() if paper in (None, value.paper)]
     if not chosen:
         papers = sorted({key for key, _ in EXPERIMENTS})
         raise ValueError(f"paper: found {shown(paper)}, expected one of {', '.join(papers)}")
+    if as_json:
+        keys = ("paper", "name", "title", "options")
+        sys.stdout.write(json_text([{key: getattr(value, key) for key in keys} for value in sorted(chosen)]))
+        return
     rows = [(value.paper, value.name, value.title, _described(value)) for value in sorted(chosen)]
     print_grid(console, Grid(("paper", "experiment", "what it is", "options"), 2), rows)
 

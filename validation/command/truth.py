@@ -1,4 +1,4 @@
-"""`triad truth`: make a truth file with its evidence card, or the stored ones of the package anew."""
+"""`triad truth make`: make a truth file with its evidence card, or the stored ones of the package again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,54 @@ from validation.jobs.store import Store
 from validation.truth import store
 from validation.truth.card import EvidenceCard
 from validation.truth.make import MAX_DRAWS, ROUTES, Attempt, Truth, make_truth
+from validation.truth.making import LONGEST
 
 NOT_MET = 1
+
+
+Method = Annotated[str | None, typer.Option("--method", metavar="NAME", help=f"one of {', '.join(ROUTES)}")]
+TargetEss = Annotated[float, typer.Option("--target-ess", help="effective draws, the smallest over all")]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="the .npz to write; the card goes beside it as .toml")
+]
+Second = Annotated[
+    str | None,
+    typer.Option("--second", metavar="ROUTE", help="the route to compare with, or none; by default the best there is"),
+]
+MaxDraws = Annotated[int, typer.Option("--max-draws", min=4, help="draws per chain at most")]
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="ADDRESS", help=HELP)]
+
+
+def make_one(
+    problem: Annotated[
+        str,
+        typer.Argument(
+            help="a .npz or the name of a problem; without --method a truth of the library, may have wildcards"
+        ),
+    ],
+    method: Method = None,
+    target_ess: TargetEss = 10_000,
+    seed: Seed = 0,
+    output: Output = None,
+    second: Second = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="of the library: processes")] = 1,
+    longest: Annotated[
+        float, typer.Option("--longest", help="of the library: skip truths whose estimated time exceeds this (seconds)")
+    ] = LONGEST,
+) -> None:
+    """Make a truth file with its evidence card, or missing truths of the library.
+
+    Exits 1 if the gate is not met or the second route disagrees.
+    """
+    if method is not None:
+        truth(problem, method, target_ess, seed, output, second)
+        return
+    if output is not None or second is not None:
+        raise typer.BadParameter("--method: found none with --output or --second, expected one of them")
+    from validation.command.truths import truths
+
+    truths(make=True, only=problem, jobs=jobs, longest=longest)
 
 
 def truth(
@@ -36,20 +82,16 @@ def truth(
         str | None,
         typer.Argument(help="a .npz written by Problem.save, or the name of a built-in problem or of a stored truth"),
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", help=f"one of {', '.join(ROUTES)}")] = None,
-    target_ess: Annotated[float, typer.Option("--target-ess", help="effective draws, the smallest over all")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="the .npz to write; the card goes beside it as .toml")
-    ] = None,
-    second: Annotated[
-        str | None, typer.Option("--second", help="the route to compare with, or none; by default the best there is")
-    ] = None,
-    max_draws: Annotated[int, typer.Option("--max-draws", min=4, help="draws per chain at most")] = MAX_DRAWS,
+    method: Method = None,
+    target_ess: TargetEss = 10_000,
+    seed: Seed = 0,
+    output: Output = None,
+    second: Second = None,
+    max_draws: MaxDraws = MAX_DRAWS,
     stored: Annotated[
-        bool, typer.Option("--stored", help="make the stored truths anew: the one named, or all of them")
+        bool, typer.Option("--stored", help="make the stored truths again: the one named, or all of them")
     ] = False,
-    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
+    cluster: Cluster = None,
 ) -> None:
     """Make a truth file with its evidence card; exit 1 if the gate is not met or the second route disagrees."""
     console, errors = _plain(), Console(stderr=True)

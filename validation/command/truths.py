@@ -1,5 +1,7 @@
-"""`triad truths`: the library of truths: list and filter it, show one truth with a picture, make what is missing, and
-make some again from a fresh seed."""
+"""`triad truth list` and `show`: the library of truths, listed and filtered, and one truth with a picture.
+
+`truths` makes what is missing too, makes some again from a fresh seed, and compares approximations with them.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,57 @@ from validation.truth.rows import STATES, Filter, Row
 MISSED = 1
 
 
+Likelihood = Annotated[str | None, typer.Option("--likelihood", help=f"one of {', '.join(LIKELIHOODS)}")]
+PriorModel = Annotated[str | None, typer.Option("--prior", help="full or fitc")]
+Classes = Annotated[int | None, typer.Option("--classes", min=2, help="number of classes")]
+DataSet = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="of a data set; may have wildcards")]
+MaxN = Annotated[int, typer.Option("--max-n", min=0, help="largest number of data; 0: any")]
+LogVariance = Annotated[float | None, typer.Option("--log-variance", help="of this log variance")]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="with this probability of a labelling error")]
+State = Annotated[str | None, typer.Option("--state", help=f"one of {', '.join(STATES)}")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON only")]
+
+
+def list_truths(
+    likelihood: Likelihood = None,
+    prior: PriorModel = None,
+    classes: Classes = None,
+    dataset: DataSet = None,
+    max_n: MaxN = 0,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the library of truths."""
+    truths(None, likelihood, prior, classes, dataset, max_n, state=state, as_json=as_json)
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a truth of the library")],
+    as_json: AsJson = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="draw its marginals to this .svg or .png")
+    ] = None,
+    draws: Annotated[
+        Path | None, typer.Option("--draws", metavar="FILE", help="sample it again, into this .npz")
+    ] = None,
+) -> None:
+    """Show one truth: its evidence card, a picture, fresh draws."""
+    truths(name, as_json=as_json, output=output, draws=draws)
+
+
 def truths(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="a truth to show; without it all are listed")
     ] = None,
-    likelihood: Annotated[str | None, typer.Option("--likelihood", help=f"one of {', '.join(LIKELIHOODS)}")] = None,
-    prior: Annotated[str | None, typer.Option("--prior", help="full or fitc")] = None,
-    classes: Annotated[int | None, typer.Option("--classes", min=2, help="of so many classes")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="of a data set; may have wildcards")] = None,
-    max_n: Annotated[int, typer.Option("--max-n", min=0, help="of so many data at most; 0: any")] = 0,
-    log_variance: Annotated[float | None, typer.Option("--log-variance", help="of this log variance")] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="with these labelling errors")] = None,
-    state: Annotated[str | None, typer.Option("--state", help=f"one of {', '.join(STATES)}")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
+    likelihood: Likelihood = None,
+    prior: PriorModel = None,
+    classes: Classes = None,
+    dataset: DataSet = None,
+    max_n: MaxN = 0,
+    log_variance: LogVariance = None,
+    epsilon: Epsilon = None,
+    state: State = None,
+    as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="write a table of Markdown to stdout")] = False,
     output: Annotated[
         Path | None,
@@ -77,7 +117,10 @@ def truths(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="with --remake: draws the truths and their draws")] = 1,
 ) -> None:
-    """List the library of truths, show one, make what is missing, or make some again; exit 1 if one fails its gates."""
+    """The library of truths: list it, show one, make what is missing or some again, compare approximations with it.
+
+    Exit 1 if a truth fails its gates.
+    """
     if as_json and markdown:
         raise typer.BadParameter("--json: found it with --markdown, expected one of them")
     wanted = Filter(
@@ -179,7 +222,7 @@ def _show(name: str, *, as_json: bool, markdown: bool, output: Path | None) -> N
     card = shelf.full_card(name) if row.state == "made" else None
     if output is not None:
         if card is None:
-            raise FileNotFoundError(f"{name}: found no file, expected it: `triad truths --make --only {name}` makes it")
+            raise FileNotFoundError(f"{name}: found no file, expected it: `triad truth make {name}` makes it")
         picture.save(shelf.load(name), output)
     fields = _fields(row, card)
     if as_json:
@@ -306,7 +349,7 @@ def _admitted(wanted: Filter) -> set[str]:
     """Names that the filters admit; LookupError if no name of the library fits `--only`."""
     if wanted.pattern is not None and not any(fnmatch(name, wanted.pattern) for name in library.posteriors()):
         raise LookupError(
-            f"--only: found {shown(wanted.pattern)}, expected a pattern of names that `triad truths` lists"
+            f"--only: found {shown(wanted.pattern)}, expected a pattern of names that `triad truth list` prints"
         )
     return {row.name for row in rows.rows() if wanted.admits(row)}
 

@@ -23,15 +23,13 @@ from validation.jobs.job import HELP, ClusterError
 from validation.jobs.run import engine
 from validation.jobs.store import Store
 from validation.screen.forecast import Forecast, work
+from validation.screen.terminal import waiting
 
 if TYPE_CHECKING:
-    from validation.report.moved import Verdicts
+    from validation.report.moved import Move, Verdicts
     from validation.report.page import Coverage
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
-
-# Gives the ledger's coverage for the report, or None where it cannot be had; the command line sets it.
-coverage: Callable[[], Sequence[Coverage] | None] | None = None
 
 
 def verify(
@@ -54,55 +52,90 @@ def verify(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
     ] = None,
-    threads: Annotated[int, typer.Option("--threads", min=1, help="of linear algebra in each process")] = 1,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="threads of linear algebra in each process")] = 1,
     cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
     output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
-    verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
-    why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="failures and the summary alone, no progress")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="print each result, and tracebacks")] = False,
+    why: Annotated[bool, typer.Option("--why", help="explain the limit of each check")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="print failures and the summary only")] = False,
     compare: Annotated[
-        Path | None, typer.Option("--compare", help="an earlier checks.csv: show what moved since that run")
+        Path | None, typer.Option("--compare", help="compare with an earlier checks.csv, and show what moved")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="the run as JSON on stdout, in place of the table")] = False,
-    junit: Annotated[Path | None, typer.Option("--junit", help="write the run as JUnit XML to this file too")] = None,
-    executed: Annotated[
-        Path | None, typer.Option(hidden=True, help="of a quick run of all checks: write who executes each equation")
-    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the run as JSON")] = False,
+    junit: Annotated[Path | None, typer.Option("--junit", help="write the run as JUnit XML to this file")] = None,
 ) -> None:
-    """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
+    """Run the checks and print the verdicts; exit 1 if one fails."""
     errors = Console(stderr=True)
     if (quiet or as_json) and (verbose or why):
-        _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
-    if executed is not None and (full or paper or method or check or problem or cluster):
-        _refuse(errors, "--executed: found it with another selection or --cluster, expected a quick run of all checks")
-    earlier = None if compare is None else _earlier(errors, compare)
+        _refuse(f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
+    earlier = None if compare is None else _earlier(compare)
     try:
         selection = runner.select(
             full=full, paper=paper or [], method=method or [], check=check or [], problem=problem or []
         )
-        storage.check_writable(output / "checks.csv")
-        storage.check_writable(output / "report.html")
     except SelectionError as error:
-        _refuse(errors, str(error))
-    except OSError as error:
-        _refuse(errors, f"--output: {error.strerror or error}")
-    for name, file in {"--junit": junit, "--executed": executed}.items():
+        _refuse(str(error))
+    narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
+    shown = _Shown(verbose, why, quiet, as_json)
+    _run(selection, _Spread(cluster, jobs, output), shown, _Beside(earlier, compare, junit), threads, narrow=narrow)
+
+
+def record(
+    executed: Annotated[Path, typer.Argument(help="the record that is written")],
+    output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes, as for verify")] = None,
+) -> None:
+    """Run the checks as `triad verify` and record who executes each equation; nothing is recorded if one fails."""
+    beside = _Beside(executed=executed)
+    _run(runner.select(), _Spread(None, jobs, output), _Shown(), beside, 1, narrow=False)
+
+
+class _Shown(NamedTuple):
+    """What is printed of a run."""
+
+    verbose: bool = False
+    why: bool = False
+    quiet: bool = False
+    as_json: bool = False
+
+
+class _Beside(NamedTuple):
+    """Files beside the table and the report: what an earlier run found, JUnit's XML, who executes each equation."""
+
+    earlier: Verdicts | None = None
+    compare: Path | None = None
+    junit: Path | None = None
+    executed: Path | None = None
+
+
+def _run(
+    selection: Selection, spread: _Spread, printed: _Shown, beside: _Beside, threads: int, *, narrow: bool
+) -> NoReturn:
+    """Run the checks of a selection, print and write what they found, and exit."""
+    errors, output = Console(stderr=True), spread.output
+    earlier, compare, junit, executed = beside
+    verbose, why, quiet, as_json = printed
+    written = {
+        "--output": (output / "checks.csv", output / "report.html"),
+        "--junit": (junit,),
+        "EXECUTED": (executed,),
+    }
+    for name, files in written.items():
         try:
-            if file is not None:
+            for file in filter(None, files):
                 storage.check_writable(file)
         except OSError as error:
-            _refuse(errors, f"{name}: {error.strerror or error}")
+            _refuse(f"{name}: {error.strerror or error}")
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
         from validation.command import calls
         from validation.report import export, moved, page, table
 
-        narrow = bool(check or method or problem)  # reading all tests may take longer than such a run itself
-        store = None if cluster is None else Store(output / "jobs", ("verify", selection), runner.TYPES)
+        store = spread.store(("verify", selection), runner.TYPES)
         parts = [(pair.check, pair.problem) for pair in selection.pairs]
         forecast = Forecast(work(parts, output / "checks.csv"))
         with (
-            engine(cluster, jobs=jobs, threads=threads) as who,
+            engine(spread.cluster, jobs=spread.jobs, threads=threads) as who,
             nullcontext(None) if quiet else progress(errors, len(selection.pairs), forecast) as listen,
         ):
             recording = None if executed is None else calls.Recording(who)
@@ -113,11 +146,15 @@ def verify(
         if as_json:
             sys.stdout.write(export.json_text(result, moves))
         else:
-            table.print_run(console, result, why=why, verbose=verbose, quiet=quiet)
             if moves is not None:
-                table.print_moves(console, moves, str(compare))
+                failures = [one for one in result.results if one.failed]
+                table.print_moves(console, moves, str(compare), failures, _where(errors, result, moves))
+                console.print()
+            # a comparison has shown the failures already
+            few = moves is not None and not verbose
+            table.print_run(console, result, why=why, verbose=verbose, quiet=quiet or few, failures=not few)
         # who interrupts the run does not wait for the ledger
-        known = None if coverage is None or narrow or result.interrupted else coverage()
+        known = None if narrow or result.interrupted else coverage()
         csv = table.csv_text(result.results).encode()
         # the page names the table that it was made with
         drawn = page.render(result, known, moves=moves, earlier="" if compare is None else compare.name)
@@ -132,7 +169,7 @@ def verify(
         if store is not None and not result.interrupted:
             store.clear()
         aside = errors if as_json else console
-        if cluster is not None:
+        if spread.cluster is not None:
             for line in places.summary(result.places):
                 aside.print(f"problems computed: {line}", soft_wrap=True, highlight=False, markup=False)
         for line in places.unlike(place for place, _ in result.places):
@@ -140,30 +177,40 @@ def verify(
             aside.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
         if as_json:
             raise typer.Exit(INTERRUPTED if result.interrupted else int(result.failed))
-        written = [output / "checks.csv", output / "report.html", *([junit] if junit is not None else [])]
-        console.print(", ".join(map(str, written)), soft_wrap=True, highlight=False)
+        made = [output / "checks.csv", output / "report.html", *([junit] if junit is not None else [])]
+        console.print(", ".join(map(str, made)), soft_wrap=True, highlight=False)
         if narrow:
             console.print("ledger coverage not collected: expected a run of all checks or of a paper", soft_wrap=True)
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
     except ClusterError as error:
-        _refuse(errors, str(error))
+        _refuse(str(error))
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(int(result.failed))
 
 
-def _earlier(errors: Console, path: Path) -> Verdicts:
+def _where(errors: Console, result: runner.Run, moves: Sequence[Move]) -> list[str]:
+    """Lines on the functions that failures execute and passes do not, where something turned red."""
+    from validation.report import where
+
+    if not any(move.kind == "turned red" for move in moves):
+        return []
+    with waiting(errors, "looking for the functions that failures share"):
+        return list(where.lines(*where.suspects(result.results)))
+
+
+def _earlier(path: Path) -> Verdicts:
     """The verdicts of an earlier run, read before anything is computed."""
     from validation.report import moved
 
     try:
         return moved.load(path)
     except OSError as error:
-        _refuse(errors, f"--compare: {path}: {error.strerror or error}")
+        _refuse(f"--compare: {path}: {error.strerror or error}")
     except ValueError as error:
-        _refuse(errors, f"--compare: {error}")
+        _refuse(f"--compare: {error}")
 
 
 def _asked(earlier: Verdicts, selection: Selection) -> Verdicts:
@@ -175,10 +222,43 @@ def _asked(earlier: Verdicts, selection: Selection) -> Verdicts:
     return {key: value for key, value in earlier.items() if key[:2] in pairs or key[0] not in known}
 
 
-def _refuse(errors: Console, message: str) -> NoReturn:
-    """What was asked cannot be done: say it on stderr, exit 2 as for any wrong option."""
-    errors.print(f"triad verify: {message}", style="red", soft_wrap=True, highlight=False, markup=False)
-    raise typer.Exit(2)
+class _Spread(NamedTuple):
+    """Who does the work, and where its results are kept until the run is over: on a cluster, in the output folder."""
+
+    cluster: str | None
+    jobs: int | None
+    output: Path
+
+    def store(self, question: object, types: tuple[type, ...]) -> Store | None:
+        return None if self.cluster is None else Store(self.output / "jobs", question, types)
+
+
+def _refuse(message: str) -> NoReturn:
+    """What was asked cannot be done: exit 2 as for any wrong option."""
+    raise typer.BadParameter(message)
+
+
+def coverage() -> list[Coverage] | None:
+    """Coverage of each paper for the report; None where there are neither tests nor stored states."""
+    from validation.ledger import audit as auditing
+
+    ledger = auditing.build(auditing.default_sources())
+    if ledger.without_states or ledger.problems:
+        return None
+    papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
+    results: list[Coverage] = []
+    for paper in papers:
+        n = auditing.counts([row for row in ledger.rows if row.entry.paper == paper])
+        results.append(
+            {
+                "paper": paper,
+                "verified": n["verified"],
+                "corrected": n["corrected"],
+                "not_executable": n["not executable"],
+                "open": n["open"],
+            }
+        )
+    return results
 
 
 # -- progress ------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def load(name: str, *, source: str | None = None) -> Dataset:
 
     Parameters
     ----------
-    name : str                    one of `known_names()`; `triad data` lists them
+    name : str                    one of `known_names()`; `triad list data` lists them
     source : str or None          "embedded" (bundled with scikit-learn), "folder" ($TRIAD_DATA) or "openml"; None
                                   takes the first of these that has the set. OpenML means a download, kept in
                                   scikit-learn's own cache
@@ -251,7 +251,9 @@ def _not_found(name: str, entry: Entry | None, looked: list[str]) -> str:
     if entry is None:
         close = near_misses(name, known_names())
         hint = f"did you mean {' or '.join(close)}? " if close else ""
-        advice = f"{hint}`triad data` lists the names; a set of your own is added to manifest.toml in ${ENVIRONMENT}"
+        advice = (
+            f"{hint}`triad list data` lists the names; a set of your own is added to manifest.toml in ${ENVIRONMENT}"
+        )
     elif entry.generator:
         advice = f"it is generated: call validation.datasets.{entry.generator}(rng, n)"
     else:

@@ -1,12 +1,11 @@
-"""What there is: the methods of both witnesses and the truths, with what each of them takes.
+"""The methods of both witnesses and the truths, with what each of them takes.
 
-`triad methods` prints these rows, README holds them as a table that the program wrote, and the tests ask every
-witness whether a row says what it accepts and refuses.
+`triad list methods` and the page of all methods show these rows; tests try on every witness what a row says that it
+accepts and refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PAPERS = {
@@ -104,34 +103,3 @@ TRUTHS = (
     Truth("gibbs", "mh-softmax", ("softmax",), "Metropolis chains", "two routes"),
     Truth("gibbs", "gibbs-pairwise", ("threshold",), "the pairwise model (7) of villacampa2017", "two routes"),
 )  # fmt: skip
-
-
-def methods_markdown() -> str:
-    """The table of methods of README: a row for each paper, likelihood and kind of points."""
-    groups: dict[tuple[str, tuple[str, ...], str], list[Method]] = {}
-    for entry in METHODS:
-        groups.setdefault((entry.paper, entry.likelihoods, entry.points), []).append(entry)
-    rows = []
-    for (paper, likelihoods, points), entries in groups.items():
-        classifiers = [name for entry in entries for name in entry.classifiers]
-        names = _code(entry.method for entry in entries)
-        rows.append((f"{PAPERS[paper]}, `{paper}`", names, _code(likelihoods), points, _code(classifiers)))
-    return _markdown(("paper", "methods, in `reference` and in `fast`", "likelihood", "prior on", "classifiers"), rows)
-
-
-def truths_markdown() -> str:
-    """The table of truths of README."""
-    rows = [
-        (f"`{entry.implementation} {entry.method}`", _code(entry.likelihoods), entry.what, entry.evidence)
-        for entry in TRUTHS
-    ]
-    return _markdown(("truth", "likelihood", "how", "log Z"), rows)
-
-
-def _code(words: Iterable[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words) or "-"
-
-
-def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)

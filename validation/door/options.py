@@ -98,9 +98,9 @@ def markdown() -> str:
     lines = [
         "# Options of the methods",
         "",
-        "Every option is checked before any work, whether the method will use it or not. `triad methods METHOD`",
+        "Every option is checked before any work, whether the method will use it or not. `triad list methods METHOD`",
         "prints one of these tables; on the command line an option is `-o name=value`, in Python a keyword of `solve`.",
-        "The page is written by `triad methods --options > docs/options.md`.",
+        "The page is written by `make options`.",
     ]
     for method in dict.fromkeys(name for has in methods().values() for name in has):
         lines += ["", f"## {method}", "", "| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]

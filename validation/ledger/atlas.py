@@ -438,7 +438,7 @@ def _perturbed(row: Row, outcome: Outcome | None, root: Path | None) -> str:
     where = f"at commit {escape(outcome.commit)}{note}" if outcome.commit else f"measured{note}"
     return (
         f"<details><summary>perturbed: {noticed} of {len(outcome.functions)} noticed</summary><ul>{items}</ul>"
-        f'<p class="facts">{where}; <code>triad audit {escape(":".join(row.entry.equation))} --perturb</code></p>'
+        f'<p class="facts">{where}; <code>make audit TARGET={escape(":".join(row.entry.equation))}</code></p>'
         "</details>"
     )
 

@@ -114,7 +114,7 @@ def overview(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
 def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
     """The page: a table of counts, then for each paper its entries with state, functions, tests and routes."""
     lines = [
-        "<!-- Made by `triad audit --markdown`; not edited by hand. -->",
+        "<!-- Made by `make ledger`; not edited by hand. -->",
         "",
         "# The ledger",
         "",

@@ -1,6 +1,6 @@
 """What the perturbation of each entry did, and how near its tests came to their tolerances: a record of a run.
 
-`perturbed.json` is written by `triad audit --perturb` and read by the cards, so that they need no run. An entry was
+`perturbed.json` is written by `make audit` and read by the cards, so that they need no run. An entry was
 measured with the code of the files that hold its functions and its tests; with other code the card says so.
 
     "PAPER:ID"    "commit"      of the checkout

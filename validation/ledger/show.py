@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,9 +74,10 @@ def print_entries(console: Console, rows: Sequence[Row]) -> None:
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A console of 80 columns on a terminal; elsewhere nothing is folded, so that lines can be searched and copied."""
+    """At most 80 columns on a terminal or where COLUMNS is set; elsewhere nothing is folded, for copying."""
     result = Console(file=stream)
-    return Console(file=stream, width=min(result.width, TERMINAL) if result.is_terminal else ENDLESS)
+    fits = result.is_terminal or "COLUMNS" in os.environ
+    return Console(file=stream, width=min(result.width, TERMINAL) if fits else ENDLESS)
 
 
 def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:

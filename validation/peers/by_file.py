@@ -114,7 +114,7 @@ def program(
     Parameters
     ----------
     command : sequence of str    a program and its first arguments
-    method : str                 an id of `triad methods`, or a name of its own
+    method : str                 an id of `triad list methods`, or a name of its own
     likelihoods : sequence       those of `Problem` that it takes
     points : str                 "all rows", "inducing points" or "either"
     """

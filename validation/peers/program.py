@@ -31,7 +31,7 @@ class Program:
     name : str          what tables call it
     library : str       the distribution whose version is told
     module : str        what has to be importable; "" where `present` says whether the program is there
-    methods : tuple     the method that it is, by its id in `triad methods`, or a name of its own
+    methods : tuple     the method that it is, by its id in `triad list methods`, or a name of its own
     likelihoods : tuple of those of `Problem`
     points : str        "all rows", "inducing points" or "either"
     run : callable      Problem -> fields of a Solution by name

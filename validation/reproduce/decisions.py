@@ -10,7 +10,7 @@ import numpy as np
 from validation.claims.verdict import holds, smaller
 from validation.reproduce.experiment import Table
 
-TABLE = "claims"  # by this name an outcome has them, and `triad reproduce --record` keeps them
+TABLE = "claims"  # by this name an outcome has them, and `make record` keeps them
 COLUMNS = ("claim", "compared", "observed", "limit", "verdict", "repetitions")
 
 

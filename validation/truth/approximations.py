@@ -1,8 +1,8 @@
 """How good is each approximation: every method of `fast` against every made truth that it can answer.
 
 `python -m validation.truth.approximations [MINUTES] [METHOD ...]` adds the truths that `approximations.csv` does not
-have yet, or new methods to those that it has, each on the disk before the next; `triad truths --approximations` shows
-what is there, by log variance and classes.
+have yet, or new methods to those that it has, each on the disk before the next; `maintain truths --approximations`
+shows what is there, by log variance and classes.
 """
 
 from __future__ import annotations

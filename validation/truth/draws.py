@@ -1,8 +1,8 @@
 """Draws from a truth's posterior: an optional file beside the moments, and what ArviZ is given of it.
 
-No draws are in the package: a thousand of them weigh a hundred times the moments. `triad truths NAME --draws FILE`
+No draws are in the package: a thousand of them weigh a hundred times the moments. `triad truth show NAME --draws FILE`
 draws them afresh: independent ones where exact draws are the truth's route, thinned chains of its sampler elsewhere.
-`triad truths --draws FOLDER` does so for every truth; the distribution gpc-triad-truths is such a folder, installed.
+`maintain truths --draws FOLDER` does so for every truth; the distribution gpc-triad-truths is such a folder, installed.
 """
 
 from __future__ import annotations

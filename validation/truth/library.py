@@ -148,7 +148,7 @@ def get(name: str) -> Posterior:
     if name not in posteriors():
         close = get_close_matches(name, list(posteriors()), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise KeyError(f"truth: found {shown(name)}, expected a name that `triad truths` lists{hint}")
+        raise KeyError(f"truth: found {shown(name)}, expected a name that `triad truth list` lists{hint}")
     return posteriors()[name]
 
 

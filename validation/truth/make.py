@@ -151,7 +151,7 @@ class Truth(NamedTuple):
     def to_arviz(self, draws: str | PathLike[str] | None = None) -> Any:
         """Draws of the latent values as ArviZ wants them.
 
-        draws    a file that `triad truths NAME --draws FILE` wrote; None: that of the distribution gpc-triad-truths
+        draws    a file that `triad truth show NAME --draws FILE` wrote; None: that of the distribution gpc-triad-truths
 
         No draws are in the package itself. Raises ValueError where None finds none, ImportError without ArviZ (the
         extra `arviz`).
@@ -162,7 +162,7 @@ class Truth(NamedTuple):
         if draws is None:
             raise ValueError(
                 "draws: found None, and none of this posterior in an installed gpc-triad-truths, expected a file of "
-                f"draws, as `triad truths {self.card.problem} --draws FILE` writes it"
+                f"draws, as `triad truth show {self.card.problem} --draws FILE` writes it"
             )
         return drawing.to_arviz(drawing.Draws.load(draws, self.problem))
 

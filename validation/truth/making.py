@@ -223,7 +223,7 @@ def _write_down(outcome: Outcome) -> None:
         rows[outcome.name] = Refused(library.fingerprints()[outcome.name], outcome.line, round(outcome.seconds, 1))
     elif before is None:
         return
-    lines = ["# Posteriors of the library that missed their gates; made by `triad truths --make`, not by hand."]
+    lines = ["# Posteriors of the library that missed their gates; made by `triad truth make '*'`, not by hand."]
     for name, row in sorted(rows.items()):
         values = ", ".join(f"{key} = {_text(value)}" for key, value in row._asdict().items())
         lines.append(f'"{name}" = {{ {values} }}')

@@ -1,4 +1,4 @@
-"""What `triad truths` lists: every truth at hand and every posterior that the library defines, a row each."""
+"""What `triad truth list` lists: every truth at hand and every posterior that the library defines, a row each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES = ("made", "missing", "refused")
 class Row(NamedTuple):
     """One truth. log_variance is that of the largest variance; m is 0 for a full process.
 
-    state     "made", "missing" (`triad truths --make` makes it), "refused" (made once; it missed its gates)
+    state     "made", "missing" (`triad truth make '*'` makes it), "refused" (made once; it missed its gates)
     seconds   that it took, or that it is thought to take
     reason    of what is refused
     """

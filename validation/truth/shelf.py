@@ -75,7 +75,7 @@ def load(name: str) -> Truth:
     Raises
     ------
     KeyError                   no truth has that name
-    FileNotFoundError          the library defines it, and it is not made: `triad truths --make --only NAME`
+    FileNotFoundError          the library defines it, and it is not made: `triad truth make NAME`
     DatasetNotFoundError       its rows come from a folder, and $TRIAD_DATA does not have them
     storage.FileFormatError    what is at hand is not what the truth is of
     """
@@ -114,5 +114,5 @@ def _path(name: str) -> Path:
     library.get(name)
     path = folder() / f"{name}.npz"
     if not path.is_file():
-        raise FileNotFoundError(f"{name}: found no file, expected {path}: `triad truths --make --only {name}` makes it")
+        raise FileNotFoundError(f"{name}: found no file, expected {path}: `triad truth make {name}` makes it")
     return path

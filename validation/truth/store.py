@@ -1,4 +1,4 @@
-"""Truths that ship with the package: small files of moments, made and made again by `triad truth --stored`."""
+"""Truths that ship with the package: small files of moments, made and made again by `make truths`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def load(name: str) -> Truth:
     Raises
     ------
     KeyError                  if no truth is stored under that name
-    FileNotFoundError         if its files are missing: `triad truth --stored NAME` makes them
+    FileNotFoundError         if its files are missing: `make truths NAME=NAME` makes them
     """
     question(name)
     return Truth.load(folder() / f"{name}.npz")

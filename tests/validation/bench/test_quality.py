@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from validation.bench.quality import data, fit, programs, rules, run, table
 from validation.bench.quality.fit import CutError, Fit
 from validation.bench.quality.run import Asked
-from validation.command.cli import app
+from validation.command.maintain import app
 from validation.door.storage import FileFormatError
 from validation.jobs.job import Done, JobLostError
 from validation.jobs.run import Processes

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from validation.bench import recorded
 from validation.bench.measure import Row
 from validation.command import bench as command
-from validation.command.cli import app
+from validation.command.maintain import app
 
 MACHINE = {"versions": "python 3.11", "BLAS": "openblas", "machine": "x86_64, 2 cores"}
 ROWS = (

@@ -1,4 +1,4 @@
-"""`triad claims`: counts, lists, one claim, and what it refuses."""
+"""`triad claims list`: counts, lists, one claim, and what it refuses."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from validation.claims import page
 from validation.claims.inventory import PARTS, STATES
 from validation.claims.results import load
-from validation.command import cli
+from validation.command import cli, maintain
 from validation.reproduce import catalogue
 
 
@@ -19,10 +19,10 @@ def triad(monkeypatch, capfd):
     """Runs the command inside this process; gives exit code, stdout, stderr."""
 
     def run(*arguments, columns=200):
-        monkeypatch.setattr(sys, "argv", ["triad", "claims", *arguments])
+        monkeypatch.setattr(sys, "argv", ["maintain", "claims", *arguments])
         monkeypatch.setenv("COLUMNS", str(columns))
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            cli.main(maintain.app)
         out, err = capfd.readouterr()
         return caught.value.code or 0, out, err
 

@@ -57,7 +57,7 @@ id = "table1-glass-vi-new"
 state = "reproduced"
 ours = 12
 ours_error = 0
-command = "triad reproduce toy table1"
+command = "triad claims run toy table1"
 """
 
 
@@ -196,7 +196,7 @@ def test_a_fault_in_an_inventory_is_an_error_that_names_it(old, new, match):
         ('"reproduced"', '"reduced"\nreason = "ours"', "state: found 'reduced', expected one of reproduced"),
         ("ours_error = 0\n", "", "found 'reproduced' without ours and ours_error, expected both"),
         ("ours_error = 0", "ours_error = 1", "ours_error: found 1, expected 0, the error of a count"),
-        ('command = "triad reproduce toy table1"\n', "", "found 'reproduced' without 'command'"),
+        ('command = "triad claims run toy table1"\n', "", "found 'reproduced' without 'command'"),
         ("ours_error = 0", "ours_error = -1", "ours_error: found -1.0"),
         ("ours = ", "our = ", "verdict 1: found key 'our', expected 'ours'"),
         ("[[verdict]]", VERDICT + "[[verdict]]", "verdict 2: found a second verdict on 'table1-glass-vi-new'"),

@@ -48,7 +48,7 @@ def test_a_card_has_both_numbers_the_resolution_the_reason_and_the_command():
     card = re.search(rf'<article[^>]*id="{claim.id}".*?</article>', text)[0]
     resolution = f"half width {claim.half_width:.2g}, {claim.passing} of {claim.others} other values pass"
     numbers = (page.printed(claim), page.ours(claim), f"of {claim.repetitions}", resolution)
-    for part in (*numbers, "stale", "triad reproduce villacampa2020"):
+    for part in (*numbers, "stale", "triad claims run villacampa2020"):
         assert part in card, part
     assert claim.reason[:40].replace("'", "&#x27;") in card
 

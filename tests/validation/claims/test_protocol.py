@@ -53,11 +53,11 @@ rows = "all"
 def test_a_row_departs_in_what_concerns_it(command, notes, row, reading, smaller):
     registered = read(TEXT, "toy")["table"]
     row = {"rows": "all", "method": "EP", "data": "glass"} | row
-    assert registered.departure(f"triad reproduce toy table {command}", notes, row) == (reading, smaller)
+    assert registered.departure(f"triad claims run toy table {command}", notes, row) == (reading, smaller)
 
 
 def test_options_are_those_of_the_command_line():
-    command = "triad reproduce a b --dataset usps -o 'x=[\"y\", 2]' -o n=3 -o word=plain"
+    command = "triad claims run a b --dataset usps -o 'x=[\"y\", 2]' -o n=3 -o word=plain"
     assert options_of(command) == {"dataset": "usps", "x": ["y", 2], "n": 3, "word": "plain"}
 
 

@@ -10,14 +10,14 @@ import pytest
 from validation.claims import inventory, results
 from validation.claims.inventory import CONSISTENT, DIFFERS, OPEN, REDUCED, REPRODUCED
 from validation.claims.protocol import Protocol
-from validation.command import cli
+from validation.command import cli, maintain
 from validation.reproduce import catalogue
 from validation.reproduce.experiment import find
 
 COLUMNS = ("data", "M", "method", "score", "here", "±", "repetitions")
 PROTOCOLS = {"demo": {"table": Protocol(settles="all of it"), "fig1": Protocol(settles="all of it")}}
 KEYS = ("data", "M", "method", "score")
-CARD = results.Card("triad reproduce a b", 1.0, {"numpy": "2"}, "abc", "f00", ("a note",))
+CARD = results.Card("triad claims run a b", 1.0, {"numpy": "2"}, "abc", "f00", ("a note",))
 PAPER = """
 [paper]
 key = "demo"
@@ -65,7 +65,7 @@ def test_a_row_decides_the_cell_that_it_is_bound_to_and_no_other(claims, folder)
     assert (ep.state, ep.ours, ep.ours_error, ep.repetitions) == (REPRODUCED, 0.11, 0.01, 20)
     assert (ep.passing, ep.others) == (0, 1)  # GFITC's printed 0.20 is farther than the half width
     assert 0.045 < ep.half_width < 0.06
-    assert (ep.command, ep.result) == ("triad reproduce a b", "demo-table.csv")
+    assert (ep.command, ep.result) == ("triad claims run a b", "demo-table.csv")
     assert gfitc.state == OPEN
     assert next(iter(claims["demo"])).state == OPEN  # the inventory itself is as it was
 
@@ -107,7 +107,7 @@ def test_a_later_run_takes_the_place_of_rows_with_the_same_keys(folder):
     assert "new_thyroid,5%,EP,error,0.12,0.01,20,2" in text
     assert len(text) == 4
     assert {key: card.command for key, card in results.read_cards(folder, "demo-table").items()} == {
-        "1": "triad reproduce a b", "2": "again",
+        "1": "triad claims run a b", "2": "again",
     }  # fmt: skip
     everything = [
         ("new_thyroid", m, "EP", s, 0.0, 0.0, 20) for m, s in (("5%", "error"), ("5%", "nll"), ("10%", "error"))
@@ -188,7 +188,7 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
         cards = results.read_cards(folder, name)
         assert cards
         for card in cards.values():
-            assert card.command.startswith(f"triad reproduce {paper} {experiment}")
+            assert card.command.startswith(f"triad claims run {paper} {experiment}")
             assert card.versions["numpy"]
     stated = set(results.statements())
     assert {path.stem for path in folder.glob("*.csv")} == {binding.result for binding in bound} | stated
@@ -204,16 +204,16 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
 def test_a_run_is_recorded_by_the_command(monkeypatch, tmp_path, capfd):
     shipped = Path(results.__file__).parent / results.FOLDER
     shutil.copy(shipped / "bindings.toml", tmp_path)
-    arguments = ["triad", "reproduce", "villacampa2017", "table2", "--dataset", "wine", "-o", "methods=ep"]
+    arguments = ["maintain", "reproduce", "villacampa2017", "table2", "--dataset", "wine", "-o", "methods=ep"]
     arguments += ["-o", "n_run=2", "-o", "n_steps=2", "--output", str(tmp_path / "pages"), "--record", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        cli.main(maintain.app)
     out, err = capfd.readouterr()
     assert not caught.value.code, err
     assert "villacampa2017-table2.csv" in out
     (card,) = json.loads((tmp_path / "villacampa2017-table2.json").read_text(encoding="utf-8")).values()
-    assert card["command"].startswith("triad reproduce villacampa2017 table2 -o ")
+    assert card["command"].startswith("triad claims run villacampa2017 table2 -o ")
     assert '"wine"' in card["command"]
     assert any("repetitions: 2 here" in note for note in card["notes"])
     # a header; nll, error and seconds
@@ -261,7 +261,7 @@ def test_statements_are_decided_by_all_of_their_rows(folder):
     assert (low.state, low.reason, low.result) == (REPRODUCED, "", "demo-fig1.csv")
     assert low.test == "a below b: 1, limit 2, holds; a below c: 1, limit 3, holds"
     assert low.repetitions == 5
-    assert (high.state, high.reason, high.command) == (DIFFERS, "it is cold", "triad reproduce a b")
+    assert (high.state, high.reason, high.command) == (DIFFERS, "it is cold", "triad claims run a b")
     other = [("fig1-other", "x", 1.0, 2.0, "holds", 9)]
     results.record(folder, "demo-fig1", columns, other, ("claim", "compared"), CARD)
     with pytest.raises(LookupError, match="fig1-other"):
@@ -277,11 +277,22 @@ def test_behind_solve_the_code_of_every_method_counts():
 def test_a_run_that_decides_nothing_is_not_recorded(monkeypatch, tmp_path, capfd):
     shipped = Path(results.__file__).parent / results.FOLDER
     shutil.copy(shipped / "bindings.toml", tmp_path)
-    arguments = ["triad", "reproduce", "villacampa2017", "fig1", "--dataset", "wine", "-o", "n=30", "-o", "n_steps=2"]
+    arguments = [
+        "maintain",
+        "reproduce",
+        "villacampa2017",
+        "fig1",
+        "--dataset",
+        "wine",
+        "-o",
+        "n=30",
+        "-o",
+        "n_steps=2",
+    ]
     arguments += ["--output", str(tmp_path / "pages"), "--record", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        cli.main(maintain.app)
     assert caught.value.code == 2
     assert "--record: found no table of claims, expected options" in capfd.readouterr().err
     assert not list(tmp_path.glob("villacampa2017-fig1.*"))

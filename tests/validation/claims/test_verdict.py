@@ -100,11 +100,11 @@ def test_one_repetition_has_no_half_width_and_two_equal_ones_decide_nothing():
     ],
 )
 def test_a_number_is_reproduced_where_no_other_of_its_row_would_agree(ours, others, state, passing):
-    claim = decided(cell(**PRINTED), Evidence(ours, 0.03, 20), others, "triad reproduce toy table1", result="a.csv")
+    claim = decided(cell(**PRINTED), Evidence(ours, 0.03, 20), others, "triad claims run toy table1", result="a.csv")
     assert (claim.state, claim.passing, claim.others) == (state, passing, len(others))
     assert 0.12 < claim.half_width < 0.16  # three times the root of two times .03, and a little for twenty
     assert (claim.ours, claim.ours_error, claim.repetitions) == (ours, 0.03, 20)
-    assert (claim.command, claim.result) == ("triad reproduce toy table1", "a.csv")
+    assert (claim.command, claim.result) == ("triad claims run toy table1", "a.csv")
 
 
 def test_a_run_that_departs_from_the_protocol_decides_nothing_whatever_it_gives():

@@ -32,20 +32,20 @@ def broken(method, problem, **options):
 ARGUMENTS = {
     "audit": ["wenzel2019:11"],
     "bench": ["--stored"],
-    "claims": ["wenzel2019"],
+    "claims list": ["wenzel2019"],
+    "claims run": ["wenzel2019"],
     "compare": ["größe.npz", "größe.npz"],
-    "data": ["iris"],
     "judge": ["mine_encoded:answer", "--method", "x-gpc", "--problem", "two-points", "--no-power", "--html", "ε.html"],
-    "league": [],
-    "methods": ["x-gpc"],
-    "problems": ["two-points"],
-    "reproduce": ["wenzel2019"],
+    "list data": ["iris"],
+    "list methods": ["x-gpc"],
+    "list problems": ["two-points"],
     "solve": ["mine_encoded:answer", "x-gpc", "two-points", "--output", "ε.npz"],
-    "truth": ["two-points", "--method", "quadrature", "--second", "none", "--output", "ε.npz"],
-    "truths": ["toy"],
+    "truth list": [],
+    "truth show": ["toy"],
+    "truth make": ["two-points", "--method", "quadrature", "--second", "none", "--output", "ε.npz"],
     "verify": ["--method", "x-gpc", "--problem", "two-points", "--check", "identity/x-gpc/latent_mean"],
 }
-JSON = {"claims": ["wenzel2019"], "truths": [], "league": [], "audit": ["wenzel2019:11"]}
+JSON = {"claims list": ["wenzel2019"], "truth list": [], "bench": ["--only", "league"], "audit": ["wenzel2019:11"]}
 
 # the environment, and the encoding that its streams have
 ENVIRONMENTS = {
@@ -77,7 +77,10 @@ def ended(arguments, folder, variables):
 
 
 def test_every_command_is_asked():
-    assert ARGUMENTS.keys() == get_command(cli.app).commands.keys()
+    commands = get_command(cli.app).commands
+    assert ARGUMENTS.keys() == {
+        f"{name} {part}".strip() for name in commands for part in getattr(commands[name], "commands", [""])
+    }
 
 
 @pytest.mark.parametrize(
@@ -90,13 +93,13 @@ def test_every_command_is_asked():
 )
 def test_a_command_ends_well_in_any_encoding(name, environment, folder):
     variables, encoding = ENVIRONMENTS[environment]
-    done = ended([name, *ARGUMENTS[name]], folder, variables)
+    done = ended([*name.split(), *ARGUMENTS[name]], folder, variables)
     assert done.returncode == 0, done.stderr.decode(encoding)
     assert done.stdout.decode(encoding).strip()
     done.stderr.decode(encoding)
 
 
-@pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in ARGUMENTS)], ids=" ".join)
+@pytest.mark.parametrize("words", [["--help"], *([*name.split(), "--help"] for name in ARGUMENTS)], ids=" ".join)
 @pytest.mark.slow
 def test_help_is_in_the_encoding_of_the_stream(words, folder):
     done = ended(words, folder, {"PYTHONIOENCODING": "ascii"})
@@ -105,11 +108,12 @@ def test_help_is_in_the_encoding_of_the_stream(words, folder):
     done.stdout.decode("ascii")
 
 
-@pytest.mark.parametrize("name", ["claims", pytest.param("audit", marks=pytest.mark.slow),
-                                  pytest.param("truths", marks=pytest.mark.slow), "league"])  # fmt: skip
+@pytest.mark.parametrize("name", ["claims list", pytest.param("audit", marks=pytest.mark.slow),
+                                  pytest.param("truth list", marks=pytest.mark.slow), "bench"])  # fmt: skip
 def test_json_loses_no_letter(name, folder):
     plain, narrow = (
-        ended([name, *JSON[name], "--json"], folder, {"PYTHONIOENCODING": encoding}) for encoding in ("utf-8", "ascii")
+        ended([*name.split(), *JSON[name], "--json"], folder, {"PYTHONIOENCODING": encoding})
+        for encoding in ("utf-8", "ascii")
     )
     assert json.loads(narrow.stdout.decode("ascii")) == json.loads(plain.stdout.decode("utf-8"))
 

@@ -172,8 +172,9 @@ def test_a_short_command_is_interrupted_anywhere(command, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    ["verify", "audit wenzel2019", "truth toy --method gibbs-logit", "bench",
-     "reproduce wenzel2019 fig1", "data", "data --check", "solve gibbs gibbs-logit toy", "methods", "problems"],
+    ["verify", "audit wenzel2019", "truth make toy --method gibbs-logit", "bench",
+     "claims run wenzel2019 fig1", "list data", "list data --check", "solve gibbs gibbs-logit toy", "list methods",
+     "list problems"],
 )  # fmt: skip
 def test_a_long_command_is_interrupted_anywhere(command, tmp_path):
     delays = random.Random(command)

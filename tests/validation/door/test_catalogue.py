@@ -1,19 +1,15 @@
-"""A row of the catalogue is a promise: each one is asked of the witnesses, and README shows what they keep."""
+"""A row of the catalogue is a promise: each one is asked of the witnesses, by solving."""
 
 import inspect
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fast.estimators
 from validation import Problem, solve
-from validation.door import catalogue
 from validation.door.catalogue import ALL_ROWS, EITHER, INDUCING, METHODS, TRUTHS
 from validation.door.solve import methods
 
-ROOT = Path(__file__).resolve().parents[3]
 LIKELIHOODS = ("logit", "probit", "softmax", "multinomial-probit", "threshold")
 BINARY = ("logit", "probit")
 
@@ -76,9 +72,3 @@ def test_a_truth_refuses_every_likelihood_that_its_row_does_not_list(entry):
     for likelihood in sorted(set(LIKELIHOODS) - set(entry.likelihoods)):
         with pytest.raises(ValueError, match=r"^likelihood: found .*expected"):
             solve(entry.implementation, entry.method, small_problem(likelihood, inducing=False, n=2))
-
-
-def test_readme_shows_the_tables_as_the_program_writes_them():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = re.findall(r"<!-- output: triad methods --markdown[^\n]* -->\n\n(.*?)\n\n<!-- end -->", text, re.DOTALL)
-    assert shown == [catalogue.methods_markdown().strip(), catalogue.truths_markdown().strip()]

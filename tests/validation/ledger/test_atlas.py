@@ -255,3 +255,11 @@ def test_citations_are_links_and_identifiers_are_not(text, expected):
     assert "".join(piece for piece, _ in pieces) == text
     assert [piece for piece, address in pieces if address] == expected
     assert all(address.startswith(("wenzel2019.html", "villacampa2020.html")) for _, address in pieces if address)
+
+
+def test_the_search_of_the_documentation_knows_every_equation_by_its_address():
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    domain = extension("atlas").Equations
+    known = {name: (page, anchor) for name, _, _, page, anchor, _ in domain.get_objects(domain)}
+    assert set(known) == {":".join(entry.equation) for entry in inventory.load()}
+    assert known["villacampa2020:A.20"] == ("atlas/villacampa2020", atlas.anchor("A.20"))

@@ -1,6 +1,7 @@
 """`triad audit` as one types it: outputs, exit codes, files."""
 
 import json
+import re
 
 import pytest
 import typer
@@ -18,7 +19,7 @@ IDLE = '\n@pytest.mark.verifies("toy", "1", route="value")\ndef test_idle():\n  
 def invoke(build, monkeypatch):
     """Run the command on a toy repository; `faults` chooses what is wrong with it."""
     app = typer.Typer()
-    app.command("audit")(command.audit)
+    app.command("audit")(command.maintain)
 
     def run(*args, functions=FUNCTIONS, tests=GOOD, **options):
         sources = build({"m": functions}, {"toy/test_m": "from toy.m import *\n" + tests}, **options)
@@ -47,9 +48,9 @@ def test_the_reason_of_a_slip_is_shown_counted_and_missed(invoke):
     for words in ("because     a is no letter", "number      count: 2; printed: 3", "decided by  print/ep/d"):
         assert words in shown.stdout
     assert "denies      claim toy:fig1" in invoke("toy:slip-1", slips=SLIP + REASON + 'denies = ["fig1"]\n').stdout
-    assert invoke("toy", slips=SLIP + REASON).stdout.count("1 / 1") == 2  # functions and tests; reasons
+    assert re.search(r"toy .* 1/1 *$", invoke("toy", slips=SLIP + REASON).stdout, re.MULTILINE)
     without = invoke("toy", slips=SLIP).stdout
-    assert "0 / 1" in without
+    assert re.search(r"toy .* 0/1 *$", without, re.MULTILINE)
     assert "no reason (because, number, decides)" in without
 
 
@@ -142,7 +143,7 @@ def test_a_page_that_differs_is_told_line_by_line(build, monkeypatch, tmp_path):
     sources = build({"m": FUNCTIONS}, {"toy/test_m": "from toy.m import *\n" + GOOD}, ids="1")
     monkeypatch.setattr(ledger_audit, "default_sources", lambda: sources)
     app = typer.Typer()
-    app.command("audit")(command.audit)
+    app.command("audit")(command.maintain)
     file = tmp_path / "ledger.md"
     runner = CliRunner()
     printed = runner.invoke(app, ["--markdown"])
@@ -174,7 +175,7 @@ def test_a_page_that_cannot_be_written_is_told_before_any_test_is_read(build, mo
 
     monkeypatch.setattr(ledger_audit, "build", reading)
     app = typer.Typer()
-    app.command("audit")(command.audit)
+    app.command("audit")(command.maintain)
     result = CliRunner().invoke(app, ["--output", str(tmp_path / "no" / "folder.md")])
     assert result.exit_code == 2, result.output
 
@@ -184,7 +185,7 @@ def test_without_a_repository_coverage_asks_for_a_clone_and_one_equation_is_show
     alone = ledger_audit.Sources(given.inventory, given.packages, None, "tests: found none, expected a clone")
     monkeypatch.setattr(ledger_audit, "default_sources", lambda: alone)
     app = typer.Typer()
-    app.command("audit")(command.audit)
+    app.command("audit")(command.maintain)
     runner = CliRunner()
     for args in ([], ["toy"], ["--perturb"], ["--markdown"]):
         result = runner.invoke(app, args)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from validation.command import cli
+from validation.command import cli, maintain
 from validation.door.solve import solve
 from validation.judge.posing import posed
 from validation.peers import Program, league
@@ -127,10 +127,10 @@ def test_libraries_and_problems_that_are_unknown_are_named(made):
 @pytest.fixture
 def triad(monkeypatch, capfd):
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["triad", "league", *arguments])
+        monkeypatch.setattr(sys, "argv", ["maintain", "league", *arguments])
         monkeypatch.setenv("COLUMNS", "100")
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            cli.main(maintain.app)
         out, err = capfd.readouterr()
         return caught.value.code or 0, out, err
 

@@ -1,4 +1,4 @@
-"""The mechanism of `triad reproduce`: registration, options, page and CSV."""
+"""The mechanism of `triad claims run`: registration, options, page and CSV."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def test_the_command_runs_prints_and_writes(registered, tmp_path):
     outcome = runner.invoke(
         cli.app,
         [
-            "reproduce",
+            "claims",
+            "run",
             "paper2000",
             "fig9",
             "--dataset",
@@ -139,18 +140,18 @@ def test_the_command_runs_prints_and_writes(registered, tmp_path):
 
 
 def test_without_a_name_the_experiments_are_listed():
-    outcome = runner.invoke(cli.app, ["reproduce"])
+    outcome = runner.invoke(cli.app, ["claims", "run"])
     assert outcome.exit_code == 0
     for name in ("fig1", "table1", "fig3"):
         assert name in outcome.output
     with pytest.raises(ValueError, match=r"paper: found 'nobody1999', expected one of .*wenzel2019"):
-        runner.invoke(cli.app, ["reproduce", "nobody1999"], catch_exceptions=False)
+        runner.invoke(cli.app, ["claims", "run", "nobody1999"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(("given", "taken"), [("0.5", (0.5,)), ("1", (1,)), ("[0.5, 1]", [0.5, 1])])
 def test_one_number_serves_where_several_could_stand(registered, tmp_path, given, taken):
     outcome = runner.invoke(
-        cli.app, ["reproduce", "paper2000", "fig9", "-o", f"alphas={given}", "--output", str(tmp_path)]
+        cli.app, ["claims", "run", "paper2000", "fig9", "-o", f"alphas={given}", "--output", str(tmp_path)]
     )
     assert outcome.exit_code == 0, outcome.output
     assert f"alphas {taken!r}" in outcome.stderr
@@ -168,7 +169,7 @@ def test_a_switch_is_no_number_and_a_seed_is_not_negative(registered, tmp_path, 
     with pytest.raises(error, match=match):
         runner.invoke(
             cli.app,
-            ["reproduce", "paper2000", "fig9", "-o", given, "--output", str(tmp_path)],
+            ["claims", "run", "paper2000", "fig9", "-o", given, "--output", str(tmp_path)],
             catch_exceptions=False,
         )
     assert not list(tmp_path.iterdir())
@@ -178,7 +179,7 @@ def test_two_data_sets_for_an_experiment_of_one_are_refused(registered, tmp_path
     with pytest.raises(ValueError, match="--dataset: found iris, wine, expected what fig9 takes"):
         runner.invoke(
             cli.app,
-            ["reproduce", "paper2000", "fig9", "--dataset", "iris", "--dataset", "wine", "--output", str(tmp_path)],
+            ["claims", "run", "paper2000", "fig9", "--dataset", "iris", "--dataset", "wine", "--output", str(tmp_path)],
             catch_exceptions=False,
         )
 

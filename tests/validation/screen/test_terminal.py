@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from validation.command import cli
+from validation.door import catalogue
 from validation.screen import terminal
 from validation.screen.terminal import Grid
 
@@ -87,23 +88,23 @@ QUICK = [
     [],
     ["--help"],
     ["verify", "--help"],
-    ["methods"],
-    ["methods", "x-gpc"],
-    ["problems"],
-    ["problems", "wine"],
-    ["problems", "nosuch"],
+    ["list", "methods"],
+    ["list", "methods", "x-gpc"],
+    ["list", "problems"],
+    ["list", "problems", "wine"],
+    ["list", "problems", "nosuch"],
     ["solve", "fast", "x-gpc", "two-points"],
     ["solve", "fast", "x-gpc", "nosuch"],
     ["audit", "villacampa2020"],
     ["audit", "villacampa2020:A.20"],
-    ["claims"],
-    ["claims", "wenzel2019"],
-    ["truths"],
-    ["truths", "toy"],
-    ["data"],
-    ["data", "iris"],
-    ["data", "nosuch"],
-    ["reproduce"],
+    ["claims", "list"],
+    ["claims", "list", "wenzel2019"],
+    ["truth", "list"],
+    ["truth", "show", "toy"],
+    ["list", "data"],
+    ["list", "data", "iris"],
+    ["list", "data", "nosuch"],
+    ["claims", "run"],
     ["judge", "docs.examples.sklearn_laplace:answer", "--problem", "toy", "--no-power"],
 ]
 
@@ -140,12 +141,35 @@ def test_what_is_solved_and_compared_fits(width, capfd, monkeypatch, tmp_path):
     assert [line for line in lines if cell_len(line) > width] == []
 
 
-@pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("arguments", [["problems"], ["truths"], ["data"], ["methods", "x-gpc"], ["reproduce"]])
-def test_a_pipe_fits_too(arguments, width, capfd, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(width))
+PAPERS = ("izmailov2016", "riihimaki2013", "villacampa2017", "villacampa2020", "wenzel2019")
+# what prints results without computing them: every command with arguments, every paper, every method
+PRINTED = [
+    *(["audit", paper] for paper in PAPERS),
+    *(["audit", f"{paper}:{id}"] for paper, id in zip(PAPERS, ("11", "22", "30", "A.20", "11"), strict=True)),
+    *(["claims", "list", paper] for paper in PAPERS),
+    *(["claims", "run", paper] for paper in PAPERS),
+    *(["list", "methods", entry.method] for entry in catalogue.METHODS),
+    *(["bench", *options] for options in (["--stored"], ["--only", "league"], ["--only", "quality", "--stored"])),
+    *(["audit"], ["claims", "list"], ["claims", "list", "izmailov2016:fig7-fastest"], ["list", "problems"]),
+    *(["list", "methods"], ["list", "data"], ["list", "data", "iris"], ["truth", "list"], ["truth", "show", "toy"]),
+]
+
+
+@pytest.mark.parametrize("arguments", PRINTED, ids=" ".join)
+def test_a_pipe_of_80_columns_fits_too(arguments, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     lines = run(arguments, capfd, monkeypatch)
-    assert [line for line in lines if cell_len(line) > width] == []
+    assert lines
+    assert [line for line in lines if cell_len(line) > 80] == []
+
+
+@pytest.mark.parametrize("told", ["0", "00", "-3", "many", ""])
+def test_columns_that_are_no_number_or_none_print_as_without(told, capfd, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    expected = run(["truth", "show", "toy"], capfd, monkeypatch)
+    monkeypatch.setenv("COLUMNS", told)
+    assert run(["truth", "show", "toy"], capfd, monkeypatch) == expected
+    assert len(expected) > 10
 
 
 @pytest.mark.parametrize(

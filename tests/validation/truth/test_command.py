@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import pytest
@@ -85,8 +84,3 @@ def test_stored_truths_are_made_by_name_in_the_folder_of_the_package(invoke, mon
     store.load.cache_clear()
     with pytest.raises(KeyError, match="stored: found 'toy'"):
         invoke("--stored", "toy")
-
-
-def test_the_command_is_part_of_triad():
-    commands = importlib.import_module("validation.command.cli").app.registered_commands
-    assert "truth" in [command.name for command in commands]

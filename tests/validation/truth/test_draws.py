@@ -72,7 +72,7 @@ def test_another_method_is_refused():
 
 
 def test_a_truth_without_a_file_of_draws_says_how_to_get_one():
-    with pytest.raises(ValueError, match="triad truths gp-2-3-probit-v2 --draws FILE"):
+    with pytest.raises(ValueError, match="triad truth show gp-2-3-probit-v2 --draws FILE"):
         load("gp-2-3-probit-v2").to_arviz()
 
 

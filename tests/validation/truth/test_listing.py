@@ -1,8 +1,7 @@
-"""`triad truths` from the outside: lists, filters, one truth with its picture, and making."""
+"""`triad truth list` from the outside: lists, filters, one truth with its picture, and making."""
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -95,7 +94,7 @@ def test_a_missing_one_says_what_it_would_cost(invoke, monkeypatch, tmp_path):
     monkeypatch.setattr(shelf, "folder", lambda: tmp_path / "library")  # none of the library is there
     missing = next(iter(making.missing(lambda name: name.endswith("learnt"), float("inf"))))
     assert f"missing; about {missing.seconds:.0f} s" in " ".join(invoke(missing.name).stdout.split())
-    with pytest.raises(FileNotFoundError, match="--make --only"):
+    with pytest.raises(FileNotFoundError, match="truth make"):
         invoke(missing.name, "--output", "a.svg")
 
 
@@ -198,8 +197,3 @@ def test_draws_of_every_truth_that_the_filters_admit_go_to_a_folder(invoke, tmp_
         assert message in " ".join(invoke(*arguments, *wrong, expected=2).stderr.replace("│", " ").split())
     with pytest.raises(ValueError, match="no made truth that the filters admit"):
         invoke("--state", "missing", "--draws", "all")
-
-
-def test_the_command_is_part_of_triad():
-    commands = importlib.import_module("validation.command.cli").app.registered_commands
-    assert "truths" in [command.name for command in commands]

@@ -118,7 +118,7 @@ def test_moments_of_another_pair_are_refused(tmp_path, monkeypatch):
 def test_a_truth_that_is_not_made_says_how_it_is(monkeypatch, tmp_path):
     monkeypatch.setattr(shelf, "folder", lambda: tmp_path)
     shelf.load.cache_clear()
-    with pytest.raises(FileNotFoundError, match=f"triad truths --make --only {OPEN[0]}"):
+    with pytest.raises(FileNotFoundError, match=f"triad truth make {OPEN[0]}"):
         load(OPEN[0])
     assert shelf.made() == ()
 

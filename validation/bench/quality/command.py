@@ -52,7 +52,7 @@ def made(asked: Asked, where: Where, *, markdown: bool, as_json: bool) -> None:
     for name in what.not_installed:
         errors.print(f"{name}: not installed, left out")
     for name in what.not_found:
-        errors.print(f"{name}: this set is not at hand, left out (set TRIAD_DATA, see `triad data`)")
+        errors.print(f"{name}: this set is not at hand, left out (set TRIAD_DATA, see `triad list data`)")
     fits: list[Fit] = []
     count = len(what.jobs)
 
@@ -109,5 +109,5 @@ def _told(errors: Console) -> Iterator[None]:
     try:
         yield
     except ClusterError as error:
-        errors.print(f"triad bench: {error}", soft_wrap=True)
+        errors.print(f"error: {error}", soft_wrap=True)
         raise typer.Exit(2) from error

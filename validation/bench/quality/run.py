@@ -71,7 +71,9 @@ def plan(asked: Asked) -> Plan:
     missing = tuple(name for name in chosen if not programs.installed(name))
     sets, not_found = data.reachable(asked.sets or data.SETS)
     if asked.sets and not_found:
-        raise ValueError(f"--sets: found {', '.join(not_found)}, expected sets that are at hand (see `triad data`)")
+        raise ValueError(
+            f"--sets: found {', '.join(not_found)}, expected sets that are at hand (see `triad list data`)"
+        )
     folds: list[data.Fold] = []
     for name in sets:
         folds += data.folds_of(name, folds=asked.folds, n_run=asked.n_run, rows=asked.rows, seed=asked.seed)

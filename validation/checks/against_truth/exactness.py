@@ -200,7 +200,7 @@ def _evidences(context: Context, entry: Evidence, problem: Problem) -> Iterable[
     else:
         truth = context.stored(problem)
     if truth is None or truth.log_evidence is None:
-        yield Skipped(f"{problem.name}: found no stored log Z; `triad truth --stored {problem.name}` makes it")
+        yield Skipped(f"{problem.name}: found no stored log Z; `make truths NAME={problem.name}` makes it")
         return
     label = truth.label if entry.truth == "quadrature" else f"stored {truth.label}"
     for route, value, error in routes(solution):

@@ -55,7 +55,7 @@ def _stored(context: Context, question: Problem) -> Iterable[Outcome]:
     try:
         truth = store.load(question.name)
     except FileNotFoundError as error:
-        yield Skipped(f"{error}; `triad truth --stored {question.name}` makes it")
+        yield Skipped(f"{error}; `make truths NAME={question.name}` makes it")
         return
     label = f"stored {truth.card.route}"
     changed = not store.same_question(truth.solution.problem, question)
@@ -103,7 +103,7 @@ def _cards(method: str) -> Iterable[Outcome]:
     """All made truths of a route: of today's table, vouched for by their cards, in files that are the cards' own."""
     own = [name for name in shelf.made() if library.get(name).route == method]
     if not own:
-        yield Skipped(f"library: found no made truth by {method}; `triad truths --make` makes them")
+        yield Skipped(f"library: found no made truth by {method}; `triad truth make '*'` makes them")
         return
     wrong = []
     for name in own:

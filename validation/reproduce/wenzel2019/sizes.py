@@ -37,7 +37,7 @@ class Part(NamedTuple):
     """What of a set of Table 1 is counted, and how."""
 
     row: str  # as printed
-    data: str  # of `triad data`
+    data: str  # of `triad list data`
     counts: Mapping[str, Callable[[Dataset], int]]  # "n", "d" -> count
 
 
@@ -88,7 +88,7 @@ class SizesOptions:
     "rows and inputs of thirteen data sets, 768 to 11 million rows (Table 1, column Dataset)",
 )
 def sizes_of_table1(asked: SizesOptions, say: Say) -> Outcome:
-    """Counts of what `triad data` has: rows without their repeats, inputs as the notes say."""
+    """Counts of what `triad list data` has: rows without their repeats, inputs as the notes say."""
     for name in asked.datasets:
         arguments.choice(name, _NAMES, "datasets")
     rows: dict[str, dict[str, Any]] = {row["name"]: row for row in published("wenzel2019", "table1")["row"]}

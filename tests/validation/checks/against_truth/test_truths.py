@@ -69,4 +69,4 @@ def test_a_file_of_another_pair_is_counted(monkeypatch):
 def test_a_route_without_made_truths_says_how_to_make_them(monkeypatch):
     monkeypatch.setattr(shelf, "made", lambda: ())
     (skipped,) = truths._cards(METHOD)
-    assert "triad truths --make" in skipped.why
+    assert "triad truth make '*'" in skipped.why
