@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -65,7 +65,6 @@ def verify(
     junit: Annotated[Path | None, typer.Option("--junit", help="write the run as JUnit XML to this file")] = None,
 ) -> None:
     """Run the checks and print the verdicts; exit 1 if one fails."""
-    errors = Console(stderr=True)
     if (quiet or as_json) and (verbose or why):
         _refuse(f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
     earlier = None if compare is None else _earlier(compare)
