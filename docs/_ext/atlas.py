@@ -80,6 +80,10 @@ class Equations(Domain):
                 name = f"{paper}:{entry.id}"
                 yield name, name, "equation", f"atlas/{paper}", atlas.anchor(entry.id), 1
 
+    def resolve_any_xref(self, *_: Any) -> list[tuple[str, Any]]:
+        """No link: a bare number in the text is no equation of one paper."""
+        return []
+
     def merge_domaindata(self, docnames: Set[str], otherdata: dict[str, Any]) -> None:
         """Nothing is kept: entries come from the inventory."""
 

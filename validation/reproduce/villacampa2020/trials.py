@@ -197,7 +197,7 @@ def _together(seed: int) -> Iterable[Decided]:
         text = f"wine, split {split}: log Z with a sweep a step, less that with sweeps to convergence, relative"
         yield below("joint-updates", text, gap, 1e-3)
         text = f"wine, split {split}: multiplications of products and factors of the first, and of the second"
-        yield below("joint-updates", text, *products)
+        yield below("joint-updates", text, products[0], products[1])
 
 
 # -- section 5.6 and appendix C ------------------------------------------------------------------------------------
