@@ -15,8 +15,8 @@ import json
 import math
 import os
 import re
+import secrets
 import struct
-import tempfile
 import tokenize
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from fast.core.by_rows import ByRows
-from fast.core.checks import shown
+from fast.core.checks import file_name, part_name, shown
 
 try:
     import fcntl
@@ -131,9 +131,10 @@ def save(checkpoint: str | os.PathLike[str], mark: str, arrays: Mapping[str, Any
 
     Raises
     ------
-    OSError    naming the file, which is then what it was before
+    OSError       naming the file, which is then what it was before
+    ValueError    the path is no place for a file
     """
-    path = Path(checkpoint)
+    path = file_name("checkpoint", checkpoint)
     stored = {name: np.asarray(value) for name, value in arrays.items()}
     stored |= {"schema": np.array(SCHEMA), "mark": np.array(mark), "content": np.array(_content(mark, stored))}
     _replace(path, lambda file: np.savez(file, **stored))  # type: ignore[arg-type]
@@ -159,9 +160,9 @@ def load(
     Raises
     ------
     ValueError    the file is damaged or no checkpoint of this format, or belongs to another run: the first array or
-                  setting that differs is named
+                  setting that differs is named; or the path is no place for a file
     """
-    path = Path(checkpoint)
+    path = file_name("checkpoint", checkpoint)
     _remove_orphans(path)
     if not path.exists():
         return None
@@ -310,9 +311,9 @@ def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a temporary file beside the target, then rename it."""
     _remove_orphans(path)
     try:
-        handle, temporary = _temporary(path)
+        file, temporary = _temporary(path)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with file:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -321,7 +322,7 @@ def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
             if fcntl is None:
                 os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         reason = error.strerror or str(error)
@@ -330,17 +331,21 @@ def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         ) from error
 
 
-def _temporary(path: Path) -> tuple[int, str]:
-    """A temporary file that this process holds. One that was taken for an orphan before it was locked is given up."""
+def _temporary(path: Path) -> tuple[IO[bytes], Path]:
+    """A new file that this process holds. One that was taken for an orphan before it was locked is given up."""
     while True:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        temporary = part_name(path, secrets.token_hex(4))
+        try:
+            file = temporary.open("xb")  # as readable as the umask has it
+        except FileExistsError:
+            continue
         if fcntl is None:
-            return handle, temporary
+            return file, temporary
         with contextlib.suppress(OSError):  # a file system without locks: nothing is removed there either
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if _still_there(handle, temporary):
-            return handle, temporary
-        os.close(handle)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if _still_there(file.fileno(), temporary):
+            return file, temporary
+        file.close()
 
 
 def _still_there(handle: int, path: str | os.PathLike[str]) -> bool:

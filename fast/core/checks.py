@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -207,13 +208,47 @@ def _path(option: Option, value: Any) -> Any:
     name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError(f"{option.name}: found {shown(value)}, expected {option.expected}")
-    path = Path(name)
-    try:
-        folder, taken = path.parent.is_dir(), path.is_dir()
-    except OSError as error:  # a name that is too long, a folder that may not be looked into
-        raise ValueError(f"{option.name}: found {shown(name)} ({error.strerror}), expected a path to write") from error
-    if not folder:
-        raise ValueError(f"{option.name}: found {shown(name)}, expected a path in a folder that exists")
-    if taken:
-        raise ValueError(f"{option.name}: found {shown(name)}, a folder, expected a file")
+    file_name(option.name, name)
     return value
+
+
+def file_name(name: str, value: str | os.PathLike[str]) -> Path:
+    """Where a file is written and renamed to: symbolic links followed, so that they stay.
+
+    Parameters
+    ----------
+    name : str      of the argument, for errors
+    value : path    a file that may be there already, in a folder that is there
+
+    Raises
+    ------
+    ValueError    the path is too long, is in no folder, or is a folder, pipe, socket or device
+    """
+    path = Path(os.path.realpath(value))
+    modes = []
+    for wanted in (path, part_name(path, "0" * 8)):
+        try:
+            modes.append(wanted.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            modes.append(None)
+        except OSError as error:
+            raise ValueError(
+                f"{name}: found {shown(os.fspath(value))} ({error.strerror}), expected a path to write"
+            ) from error
+    if not path.parent.is_dir():
+        raise ValueError(f"{name}: found {shown(os.fspath(value))}, expected a path in a folder that exists")
+    if modes[0] is not None and not stat.S_ISREG(modes[0]):
+        kind = "a folder" if stat.S_ISDIR(modes[0]) else "a pipe, socket or device"
+        raise ValueError(f"{name}: found {shown(os.fspath(value))}, {kind}, expected a file")
+    return path
+
+
+def part_name(path: Path, random: str) -> Path:
+    """The file beside a target that is written before it takes the name of the target.
+
+    Parameters
+    ----------
+    path : path     the target
+    random : str    eight letters or digits
+    """
+    return path.with_name(f".{path.name[:40]}.{random}.part")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pkgutil
 from importlib import import_module
 
@@ -139,6 +140,16 @@ def test_a_checkpoint_needs_a_folder(module, data, tmp_path):
         fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path / "absent" / "run.npz")
     with pytest.raises(ValueError, match=r"^checkpoint: found .* a folder, expected a file"):
         fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"^checkpoint: found .* \(File name too long\), expected a path to write"):
+        fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path / ("x" * 256))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
+@pytest.mark.parametrize("module", TRAINED)
+def test_a_checkpoint_that_is_a_pipe_is_refused_before_it_is_opened(module, data, tmp_path):
+    os.mkfifo(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match=r"^checkpoint: found .*, a pipe, socket or device, expected a file"):
+        fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path / "run.npz")
 
 
 def test_a_file_of_sites_needs_a_folder(data, tmp_path):

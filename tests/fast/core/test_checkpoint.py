@@ -5,9 +5,12 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
+import stat
 import time
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -391,3 +394,96 @@ def test_a_checkpoint_is_stored_as_it_is(tmp_path):
     stored(tmp_path / "run.npz")
     with zipfile.ZipFile(tmp_path / "run.npz") as archive:
         assert {info.compress_type for info in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "\N{MATHEMATICAL SCRIPT CAPITAL A}" * 63, "a.npz"])
+def test_every_name_that_the_file_system_takes_is_written(name, tmp_path):
+    checkpoints.save(tmp_path / name, "{}", {"a": np.arange(3)})
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    np.testing.assert_array_equal(checkpoints.load(tmp_path / name, "{}")["a"], np.arange(3))
+
+
+def unusual(kind, folder):
+    """A path that is no place for a file."""
+    path = folder / "a.npz"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as end:
+            end.bind(str(path))
+    elif kind == "link to a pipe":
+        os.mkfifo(folder / "pipe")
+        path.symlink_to("pipe")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to itself":
+        path.symlink_to("a.npz")
+    elif kind == "link into no folder":
+        path.symlink_to("absent/a.npz")
+    elif kind == "device":  # one of its own: a writer that fails this test replaces it
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except OSError:
+            pytest.skip("only the superuser makes devices")
+    else:
+        path = folder / {"long": "x" * 256, "longer": "x" * 300, "wide": "é" * 128, "deep": "x/" * 3000}[kind]
+    return path
+
+
+UNUSUAL = [
+    "pipe", "socket", "link to a pipe", "folder", "link to itself", "link into no folder", "device",
+    "long", "longer", "wide", "deep",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_what_is_no_place_for_a_file_is_refused_by_name(kind, tmp_path):
+    path = unusual(kind, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for act in (lambda: checkpoints.save(path, "{}", {"a": np.arange(3)}), lambda: checkpoints.load(path, "{}")):
+        with pytest.raises(ValueError, match=r"^checkpoint: found .*expected a (path|file)"):
+            act()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_rights_that_the_umask_leaves(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        checkpoints.save(tmp_path / "a.npz", "{}", {"a": np.arange(3)})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_its_target_is_written(there, tmp_path):
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "b.npz", tmp_path / "a.npz"
+    if there:
+        target.write_bytes(b"old")
+    (tmp_path / "between").symlink_to("far/b.npz")
+    link.symlink_to("between")
+    checkpoints.save(link, "{}", {"a": np.arange(3)})
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    np.testing.assert_array_equal(checkpoints.load(target, "{}")["a"], np.arange(3))
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.npz", "b.npz", "between", "far"]
+
+
+def test_two_writers_of_one_file_leave_one_of_the_two_whole(tmp_path):
+    path = tmp_path / "a.npz"
+    checkpoints.save(path, "{}", {"who": np.zeros(50_000)})
+
+    def many(who):
+        for _ in range(25):
+            checkpoints.save(path, "{}", {"who": np.full(50_000, who)})
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(many, who) for who in (1.0, 2.0)]
+        while not all(writer.done() for writer in writers):
+            assert np.unique(checkpoints.load(path, "{}")["who"]).size == 1
+    for writer in writers:
+        writer.result()
+    assert np.unique(checkpoints.load(path, "{}")["who"]) in (1.0, 2.0)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]
