@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from gibbs.chains.checkpoint import fingerprint, read, write
 from gibbs.chains.moments import Batches, BatchSums
 from gibbs.chains.store import State, ThinnedStore
 from gibbs.chains.warmup import FIRST, Watch
-from gibbs.core.checks import shown
+from gibbs.core.checks import file_name, shown
 from gibbs.core.errors import _count
 from gibbs.core.generators import restore, snapshot, spawn_generators
 from gibbs.core.options import Chains, Stored
@@ -316,9 +315,7 @@ def run(
     if plan.target_ess is not None and measures.effective is None:
         raise ValueError("effective: found None, expected a function where target_ess is given")
     course = _Course(plan, record(start), storage.max_kept_bytes, measures.accumulate, measures.effective)
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and not path.parent.is_dir():
-        raise ValueError(f"checkpoint: found no folder {path.parent}, expected one that exists")
+    path = None if checkpoint is None else file_name("checkpoint", checkpoint)
     sweep, state, spent = 0, start, 0.0
     if path is not None and path.exists():
         arrays = read(path, mark)

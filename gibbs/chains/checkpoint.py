@@ -12,18 +12,20 @@ import io
 import json
 import math
 import os
-import string
+import re
+import secrets
 import struct
-import tempfile
 import tokenize
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+from gibbs.core.checks import file_name, temporary_name
 
 try:
     import fcntl
@@ -37,7 +39,6 @@ _DAMAGE = (
     OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError, SyntaxError,
     tokenize.TokenError, struct.error, zipfile.BadZipFile,
 )  # fmt: skip
-_RANDOM = set(string.ascii_lowercase + string.digits + "_")  # what mkstemp puts between prefix and suffix
 
 
 def fingerprint(settings: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -57,14 +58,15 @@ def write(path: Path, mark: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     path: an .npz file; mark: fingerprint of the run; arrays: what it goes on from. Raises OSError naming path where the
     disk is full or the folder closed. A writer holds a lock on its temporary file: what a killed one left is removed.
     """
+    path = file_name("checkpoint", path)
     sweep_out(path)
     held = {name: np.asarray(array) for name, array in arrays.items()}
     held["schema"], held["fingerprint"] = np.array(SCHEMA), np.array(mark)
     held["sum"] = np.array(_sum(held))
-    temporary = ""
+    temporary = None
     try:
-        handle, temporary = _locked(path)
-        with os.fdopen(handle, "wb") as stream:
+        stream, temporary = _locked(path)
+        with stream:
             np.savez(stream, **held)  # type: ignore[arg-type]
             stream.flush()
             os.fsync(stream.fileno())
@@ -75,12 +77,13 @@ def write(path: Path, mark: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     except OSError as error:
         raise OSError(error.errno, f"checkpoint: found {error.strerror or error} while {path} was written") from error
     finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def read(path: Path, mark: str) -> dict[str, NDArray[Any]]:
     """What `write` put into path under the same mark; ValueError if it is damaged, foreign or of another run."""
+    path = file_name("checkpoint", path)
     sweep_out(path)
     try:
         with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
@@ -106,12 +109,10 @@ def sweep_out(path: Path) -> None:
 
     path: an .npz file
     """
-    start, end = f".{path.name}.", ".part"
+    ours = re.compile(rf"\.{re.escape(path.name[:40])}\.[a-z0-9_]{{8}}\.part")
     with contextlib.suppress(OSError):
         for entry in list(path.parent.iterdir()):
-            middle = entry.name[len(start) : -len(end)]
-            ours = entry.name.startswith(start) and entry.name.endswith(end) and len(middle) == 8
-            if ours and set(middle) <= _RANDOM and entry.is_file() and not entry.is_symlink():
+            if ours.fullmatch(entry.name) and entry.is_file() and not entry.is_symlink():
                 _remove_if_free(entry)
 
 
@@ -126,17 +127,24 @@ def _remove_if_free(entry: Path) -> None:
             entry.unlink()
 
 
-def _locked(path: Path) -> tuple[int, str]:
-    """A temporary file under a lock; a new one where somebody took it for an orphan before the lock was there."""
+def _locked(path: Path) -> tuple[IO[bytes], Path]:
+    """A temporary file under a lock; a new one where somebody took it for an orphan before the lock was there.
+
+    It is created with the rights that the umask leaves.
+    """
     while True:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        temporary = temporary_name(path, secrets.token_hex(4))
+        try:
+            stream = temporary.open("xb")
+        except FileExistsError:
+            continue
         if fcntl is None:
-            return handle, temporary
+            return stream, temporary
         with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.path.exists(temporary) and os.path.samestat(os.fstat(handle), os.stat(temporary)):
-            return handle, temporary
-        os.close(handle)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        if temporary.exists() and os.path.samestat(os.fstat(stream.fileno()), temporary.stat()):
+            return stream, temporary
+        stream.close()
 
 
 def _sha256(array: NDArray[Any]) -> str:

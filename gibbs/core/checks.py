@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,12 +119,35 @@ class Option:
         text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
         if not isinstance(text, str) or not text or "\0" in text:
             return None
-        folder = os.path.dirname(text) or "."
-        if not os.path.isdir(folder):
-            raise ValueError(f"{self.name}: found {shown(text)}, expected a path in a folder that exists")
-        if os.path.isdir(text):
-            raise ValueError(f"{self.name}: found {shown(text)}, a folder, expected a file")
+        file_name(self.name, text)
         return value
+
+
+def file_name(name: str, value: str | os.PathLike[str]) -> Path:
+    """The file behind value once links are resolved; ValueError naming the argument where none can be written.
+
+    name: of the argument; value: a path in a folder that exists, to a plain file or to nothing.
+    """
+    path, found = Path(os.path.realpath(value)), shown(os.fspath(value))
+    kind = None
+    for candidate in (temporary_name(path, "a" * 8), path):
+        try:
+            kind = candidate.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            kind = None
+        except OSError as error:  # too long, a circle of links, or a folder without permission
+            raise ValueError(f"{name}: found {found} ({error.strerror}), expected a path to write") from error
+    if not path.parent.is_dir():
+        raise ValueError(f"{name}: found {found}, expected a path in a folder that exists")
+    if kind is not None and not stat.S_ISREG(kind):
+        what = "a folder" if stat.S_ISDIR(kind) else "a pipe, socket or device"
+        raise ValueError(f"{name}: found {found}, {what}, expected a file")
+    return path
+
+
+def temporary_name(path: Path, random: str) -> Path:
+    """Beside path, of a length that file systems take whatever the length of path's name is."""
+    return path.parent / f".{path.name[:40]}.{random}.part"
 
 
 def shown(value: Any) -> str:

@@ -3,7 +3,10 @@
 import errno
 import multiprocessing
 import os
+import socket
+import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -105,9 +108,10 @@ def test_a_full_disk_names_the_file_and_leaves_the_old_one(tmp_path, monkeypatch
 
 
 def _hold(path, started):
-    checkpoint._locked(path)
-    started.set()
-    time.sleep(60.0)
+    stream, _ = checkpoint._locked(path)
+    with stream:
+        started.set()
+        time.sleep(60.0)
 
 
 @pytest.mark.skipif(checkpoint.fcntl is None, reason="needs locks of files")
@@ -127,3 +131,96 @@ def test_orphans_go_and_files_of_living_writers_stay(tmp_path):
         writer.join()
     read(path, MARK)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".b.npz.abcdefgh.part", "a.npz"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "\N{MATHEMATICAL SCRIPT CAPITAL A}" * 63, "a.npz"])
+def test_every_name_that_the_file_system_takes_is_written(name, tmp_path):
+    write(tmp_path / name, MARK, ARRAYS)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    np.testing.assert_array_equal(read(tmp_path / name, MARK)["state.f"], ARRAYS["state.f"])
+
+
+def unusual(kind, folder):
+    """A path that is no place for a file."""
+    path = folder / "a.npz"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as end:
+            end.bind(str(path))
+    elif kind == "link to a pipe":
+        os.mkfifo(folder / "pipe")
+        path.symlink_to("pipe")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to itself":
+        path.symlink_to("a.npz")
+    elif kind == "link into no folder":
+        path.symlink_to("absent/a.npz")
+    elif kind == "device":  # one of its own: a writer that fails this test replaces it
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except OSError:
+            pytest.skip("only the superuser makes devices")
+    else:
+        path = folder / {"long": "x" * 256, "longer": "x" * 300, "wide": "é" * 128, "deep": "x/" * 3000}[kind]
+    return path
+
+
+UNUSUAL = [
+    "pipe", "socket", "link to a pipe", "folder", "link to itself", "link into no folder", "device",
+    "long", "longer", "wide", "deep",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_what_is_no_place_for_a_file_is_refused_by_name(kind, tmp_path):
+    path = unusual(kind, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for act in (lambda: write(path, MARK, ARRAYS), lambda: read(path, MARK)):
+        with pytest.raises(ValueError, match=r"^checkpoint: found .*expected a (path|file)"):
+            act()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_rights_that_the_umask_leaves(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        write(tmp_path / "a.npz", MARK, ARRAYS)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_its_target_is_written(there, tmp_path):
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "b.npz", tmp_path / "a.npz"
+    if there:
+        target.write_bytes(b"old")
+    (tmp_path / "between").symlink_to("far/b.npz")
+    link.symlink_to("between")
+    write(link, MARK, ARRAYS)
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    np.testing.assert_array_equal(read(target, MARK)["state.f"], ARRAYS["state.f"])
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.npz", "b.npz", "between", "far"]
+
+
+def test_two_writers_of_one_file_leave_one_of_the_two_whole(tmp_path):
+    path = tmp_path / "a.npz"
+    write(path, MARK, {"who": np.zeros(50_000)})
+
+    def many(who):
+        for _ in range(25):
+            write(path, MARK, {"who": np.full(50_000, who)})
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(many, who) for who in (1.0, 2.0)]
+        while not all(writer.done() for writer in writers):
+            assert np.unique(read(path, MARK)["who"]).size == 1
+    for writer in writers:
+        writer.result()
+    assert np.unique(read(path, MARK)["who"]) in (1.0, 2.0)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]

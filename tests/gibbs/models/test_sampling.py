@@ -188,6 +188,8 @@ BAD = [
     ({"max_kept_bytes": 10}, r"max_kept_bytes: found 10, expected >= \d+"),
     ({"checkpoint_every": 0}, r"checkpoint_every: found 0"),
     ({"checkpoint": "/no/such/folder/run.npz"}, r"checkpoint: found .* expected a path in a folder that exists"),
+    ({"checkpoint": "x" * 256}, r"checkpoint: found .* \(File name too long\), expected a path to write"),
+    ({"checkpoint": "."}, r"checkpoint: found '\.', a folder, expected a file"),
 ]
 
 
