@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,13 +186,14 @@ def _differences(file: Path, text: str) -> list[str]:
 
 def check_writable(file: Path) -> None:
     """BadParameter if `write` could not write this file."""
-    if file.is_dir():
-        raise typer.BadParameter(f"--output: found the folder {file}, expected the name of a file")
+    from validation.door import storage
+
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"--output: found {file} in no folder, expected a writable file")
     try:
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
-            pass
+        storage.check_writable(file)
     except OSError as error:
-        raise typer.BadParameter(f"--output: found {file} ({error.strerror}), expected a writable file") from error
+        raise typer.BadParameter(f"--output: {error.strerror}") from error
 
 
 def write(file: Path, text: str) -> None:

@@ -8,8 +8,9 @@ import io
 import json
 import os
 import re
+import secrets
+import stat
 import struct
-import tempfile
 import tokenize
 import warnings
 import zipfile
@@ -87,35 +88,30 @@ def _write_all(files: Mapping[Path, Callable[[IO[bytes]], Any]]) -> None:
     the next writer of that file removes it.
     """
     with contextlib.ExitStack() as stack:
-        ready: list[tuple[str, Path]] = []
+        ready: list[tuple[Path, Path, Path]] = []
         for path, write in files.items():
-            _check_file_name(path)
+            target = _target(path)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _remove_orphans(path)
-                handle, name = _temporary(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _remove_orphans(target)
+                file, name = _temporary(target)
             except OSError as error:
                 raise OSError(
                     error.errno,
                     f"{path.parent}: found {error.strerror or error}, expected a folder that can be written",
                 ) from error
-            file = os.fdopen(handle, "wb")
             stack.callback(_close, file)
             stack.callback(_remove, name)  # whatever ends the block, Ctrl-C included: no half-written file stays
             with _told(path):
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-                # mkstemp makes files that only their owner can read; a result is as public as any other new file
-                umask = os.umask(0)
-                os.umask(umask)
-                Path(name).chmod(0o666 & ~umask)
                 if fcntl is None:
                     file.close()  # Windows renames no open file
-            ready.append((name, path))
-        for name, path in ready:
+            ready.append((name, path, target))
+        for name, path, target in ready:
             with _told(path):
-                Path(name).replace(path)
+                name.replace(target)
 
 
 @contextlib.contextmanager
@@ -129,8 +125,8 @@ def _told(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _remove(name: str) -> None:
-    Path(name).unlink(missing_ok=True)
+def _remove(name: Path) -> None:
+    name.unlink(missing_ok=True)
 
 
 def _close(file: IO[bytes]) -> None:
@@ -138,24 +134,32 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def _temporary(path: Path) -> tuple[int, str]:
+def _part_of(path: Path, random: str) -> Path:
+    """Beside `path`; only the start of its name: together they must stay below what file systems take."""
+    return path.with_name(f".{path.name[:_START]}.{random}.part")
+
+
+def _temporary(path: Path) -> tuple[IO[bytes], Path]:
     """A new file beside `path`, locked; another one where it was taken for an orphan before the lock stood."""
     while True:
-        # only the start of the name: together they must stay below what file systems take
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:_START]}.", suffix=".part", dir=path.parent)
+        name = _part_of(path, secrets.token_hex(4))
+        try:
+            file = name.open("xb")  # a result is as public as any other new file: the umask says how
+        except FileExistsError:
+            continue
         if fcntl is None:
-            return handle, name
+            return file, name
         with contextlib.suppress(OSError):  # a file system without locks, on which no orphan is removed either
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if _is_at(handle, name):
-            return handle, name
-        os.close(handle)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if _is_at(file.fileno(), name):
+            return file, name
+        file.close()
 
 
-def _is_at(handle: int, name: str) -> bool:
+def _is_at(handle: int, name: Path) -> bool:
     """Whether the open file still has this name."""
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(name))
+        return os.path.samestat(os.fstat(handle), name.stat())
     except FileNotFoundError:
         return False
 
@@ -164,13 +168,13 @@ def _remove_orphans(path: Path) -> None:
     """Remove temporary files of `path` that no living process holds."""
     pattern = re.compile(rf"\.{re.escape(path.name[:_START])}\.[a-z0-9_]{{8}}\.part")
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
-        names = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+        names = [Path(entry.path) for entry in entries if pattern.fullmatch(entry.name)]
         for name in names:
             with contextlib.suppress(OSError):  # somebody writes it, or it is another's
                 _remove_unless_held(name)
 
 
-def _remove_unless_held(name: str) -> None:
+def _remove_unless_held(name: Path) -> None:
     if fcntl is None:  # Windows refuses while somebody has it open
         _remove(name)
         return
@@ -352,19 +356,30 @@ def check_writable(path: str | PathLike[str]) -> None:
     ------
     OSError    naming the folder
     """
-    path = Path(path)
-    _check_file_name(path)
-    probe = path.with_name(f".{path.name[:40]}.{os.getpid()}.probe")
+    target = _target(Path(path))
+    probe = target.with_name(f".{target.name[:_START]}.{os.getpid()}.probe")
     write_atomically(probe, lambda file: file.write(b""))
     probe.unlink(missing_ok=True)
 
 
-def _check_file_name(path: Path) -> None:
-    """Refuse what a rename would not write to: a folder, or replace by a plain file: a device, a pipe."""
-    if path.is_dir():
+def _target(path: Path) -> Path:
+    """Where links lead, so that they stay. Refused: what a rename would not write to (a folder, a name that is too
+    long), or would replace by a plain file (a device, a pipe).
+    """
+    target = Path(os.path.realpath(path))
+    mode = None
+    for name in (_part_of(target, "0" * 8), target):
+        try:
+            mode = name.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            mode = None
+        except OSError as error:  # too long, or a link to itself
+            raise OSError(error.errno, f"{path}: found {error.strerror}, expected the name of a file") from error
+    if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, f"{path}: found a folder, expected the name of a file")
-    if path.exists() and not path.is_file():
+    if mode is not None and not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"{path}: found a device or a pipe, expected the name of a file")
+    return target
 
 
 def _reason(error: BaseException) -> str:

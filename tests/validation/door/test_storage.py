@@ -3,10 +3,13 @@ import io
 import os
 import pickle
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -334,13 +337,11 @@ def test_a_folder_without_permission_is_named(tmp_path, write):
         write(folder / "x.npz")
 
 
-def test_a_refusal_of_the_system_is_told_with_the_folder(tmp_path, monkeypatch):
-    def refuse(**keywords):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(storage.tempfile, "mkstemp", refuse)
-    with pytest.raises(OSError, match=r"found Permission denied, expected a folder that can be written"):
-        storage.check_writable(tmp_path / "x.npz")
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="no folder that is closed to everybody")
+@pytest.mark.parametrize("write", [storage.check_writable, lambda path: storage.write_text(path, "x")])
+def test_a_refusal_of_the_system_is_told_with_the_folder(write):
+    with pytest.raises(OSError, match=r"^\[.*/proc: found .*, expected a folder that can be written"):
+        write("/proc/x.npz")
 
 
 @pytest.mark.parametrize("write", [storage.check_writable, lambda path: storage.write_text(path, "x")])
@@ -468,3 +469,87 @@ def test_a_buffer_that_cannot_be_flushed_names_the_file(tmp_path):
     with pytest.raises(OSError, match=r"x\.txt.*: found No space left on device while writing"):
         storage.write_atomically(tmp_path / "x.txt", write)
     assert list(tmp_path.iterdir()) == []
+
+
+def unusual(kind, folder):
+    """A path that is no place for a file."""
+    path = folder / "a.npz"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as end:
+            end.bind(str(path))
+    elif kind == "link to a pipe":
+        os.mkfifo(folder / "pipe")
+        path.symlink_to("pipe")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to itself":
+        path.symlink_to("a.npz")
+    elif kind == "device":  # one of its own: a writer that fails this test replaces it
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except OSError:
+            pytest.skip("only the superuser makes devices")
+    else:
+        path = folder / {"long": "x" * 256, "longer": "x" * 300, "wide": "é" * 128, "deep": "x/" * 3000}[kind]
+    return path
+
+
+UNUSUAL = [
+    "pipe", "socket", "link to a pipe", "folder", "link to itself", "device",
+    "long", "longer", "wide", "deep",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_what_is_no_place_for_a_file_is_refused_by_name(kind, tmp_path):
+    path = unusual(kind, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for act in (storage.check_writable, lambda path: storage.write_text(path, "x")):
+        with pytest.raises(OSError, match=r": found .*expected the name of a file"):
+            act(path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_file_has_the_rights_that_the_umask_leaves(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        storage.write_text(tmp_path / "a.txt", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_its_target_is_written(there, tmp_path):
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "b.txt", tmp_path / "a.txt"
+    if there:
+        target.write_text("old", encoding="utf-8")
+    (tmp_path / "between").symlink_to("far/b.txt")
+    link.symlink_to("between")
+    storage.check_writable(link)
+    storage.write_text(link, "new")
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    assert target.read_text(encoding="utf-8") == "new"
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.txt", "b.txt", "between", "far"]
+
+
+def test_two_writers_of_one_file_leave_one_of_the_two_whole(tmp_path):
+    path = tmp_path / "a.txt"
+    storage.write_text(path, "1" * 500_000)
+
+    def many(who):
+        for _ in range(25):
+            storage.write_text(path, who * 500_000)
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(many, who) for who in "12"]
+        while not all(writer.done() for writer in writers):
+            assert path.read_text(encoding="utf-8") in ("1" * 500_000, "2" * 500_000)
+    for writer in writers:
+        writer.result()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
