@@ -21,10 +21,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from fast.blockwise.places import Place, here
-from fast.blockwise.places import here as mine
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Plan, Sums, SumsT, add, over, parts, plan
+from fast.core.places import Place, here
+from fast.core.places import here as mine
 from fast.core.threads import blas_threads
 from fast.core.types import IntArray
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from fast.blockwise.engines import ClusterLostError, Spread, Visit
-from fast.blockwise.places import here
 from fast.blockwise.tree import Most, SumsT
 from fast.core.checkpoint import Digest, fingerprint, load, save
+from fast.core.places import here
 from fast.core.types import IntArray
 from fast.core.values import Prior
 

@@ -18,6 +18,7 @@ import re
 import secrets
 import struct
 import tokenize
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ import numpy as np
 
 from fast.core.by_rows import ByRows
 from fast.core.checks import file_name, part_name, shown
+from fast.core.places import Place, here
 
 try:
     import fcntl
@@ -136,6 +138,7 @@ def save(checkpoint: str | os.PathLike[str], mark: str, arrays: Mapping[str, Any
     """
     path = file_name("checkpoint", checkpoint)
     stored = {name: np.asarray(value) for name, value in arrays.items()}
+    stored["numerics"] = np.array(json.dumps(here()))
     stored |= {"schema": np.array(SCHEMA), "mark": np.array(mark), "content": np.array(_content(mark, stored))}
     _replace(path, lambda file: np.savez(file, **stored))  # type: ignore[arg-type]
 
@@ -148,6 +151,8 @@ def load(
     optional: Iterable[str] = (),
 ) -> dict[str, np.ndarray] | None:
     """Arrays of a checkpoint; None if there is no such file. What a killed writer left beside it is removed.
+
+    A RuntimeWarning names another code, Python, NumPy, SciPy or kernel of linear algebra that the file was written by.
 
     Parameters
     ----------
@@ -191,7 +196,19 @@ def load(
             f"checkpoint: found {path} with content that was changed, expected it as it was written; remove the file "
             "to start anew"
         )
+    _warn_of_other_numerics(path, arrays.pop("numerics", None))
     return arrays
+
+
+def _warn_of_other_numerics(path: Path, stored: np.ndarray | None) -> None:
+    """A file of an earlier version does not say where it was written."""
+    found = ["unknown numerics"] if stored is None else Place(*json.loads(str(stored))).differences(here())
+    if found:
+        warnings.warn(
+            f"checkpoint: found {path} written by {'; '.join(found)}, expected the same; the last digits may differ",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 class _ForeignError(Exception):
@@ -293,7 +310,8 @@ def _same_arrays(
     members: Mapping[str, _Member], like: Mapping[str, Any], growing: set[str], optional: set[str]
 ) -> None:
     own = {"schema", "mark", "content"}
-    foreign, missing = sorted(set(members) - set(like) - own), sorted((set(like) | own) - optional - set(members))
+    foreign = sorted(set(members) - set(like) - own - {"numerics"})
+    missing = sorted((set(like) | own) - optional - set(members))
     if foreign or missing:
         raise ValueError(f"arrays {foreign} too many, {missing} too few")
     for name, value in like.items():

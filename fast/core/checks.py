@@ -225,7 +225,7 @@ def file_name(name: str, value: str | os.PathLike[str]) -> Path:
     ValueError    the path is too long, is in no folder, or is a folder, pipe, socket or device
     """
     path = Path(os.path.realpath(value))
-    modes = []
+    modes: list[int | None] = []
     for wanted in (path, part_name(path, "0" * 8)):
         try:
             modes.append(wanted.stat().st_mode)

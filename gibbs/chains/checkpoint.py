@@ -16,14 +16,18 @@ import re
 import secrets
 import struct
 import tokenize
+import warnings
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import scipy
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from gibbs.core.checks import file_name, temporary_name
 
@@ -62,6 +66,7 @@ def write(path: Path, mark: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     sweep_out(path)
     held = {name: np.asarray(array) for name, array in arrays.items()}
     held["schema"], held["fingerprint"] = np.array(SCHEMA), np.array(mark)
+    held["numerics"] = np.array(json.dumps(_numerics()))
     held["sum"] = np.array(_sum(held))
     temporary = None
     try:
@@ -82,7 +87,10 @@ def write(path: Path, mark: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read(path: Path, mark: str) -> dict[str, NDArray[Any]]:
-    """What `write` put into path under the same mark; ValueError if it is damaged, foreign or of another run."""
+    """What `write` put into path under the same mark; ValueError if it is damaged, foreign or of another run.
+
+    RuntimeWarning if another version of this package, NumPy, SciPy or another kernel of linear algebra wrote it.
+    """
     path = file_name("checkpoint", path)
     sweep_out(path)
     try:
@@ -101,7 +109,34 @@ def read(path: Path, mark: str) -> dict[str, NDArray[Any]]:
         raise ValueError(f"checkpoint: found {path.name} changed after it was written, expected it whole; {_AGAIN}")
     del arrays["schema"]
     _same(path.name, str(arrays.pop("fingerprint", "{}")), mark)
+    now, was = _numerics(), json.loads(str(arrays.pop("numerics", "{}")))
+    other = [f"{name} {was.get(name, 'unknown')} instead of {now[name]}" for name in now if was.get(name) != now[name]]
+    if other:
+        warnings.warn(
+            f"checkpoint: found {path.name} written by {', '.join(other)}, expected the same; draws may differ",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return arrays
+
+
+def _numerics() -> dict[str, str]:
+    """What may move the last digits of a run: the text of this package, libraries, kernels of linear algebra."""
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    kernels = {" ".join(str(pool.get(key)) for key in ("internal_api", "version", "architecture")) for pool in pools}
+    return {
+        "gibbs": _code(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "kernel": ", ".join(sorted(kernels)) or "unknown",
+    }
+
+
+@cache
+def _code() -> str:
+    root = Path(__file__).resolve().parents[1]
+    text = b"".join(path.read_bytes().replace(b"\r\n", b"\n") for path in sorted(root.rglob("*.py")))
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def sweep_out(path: Path) -> None:

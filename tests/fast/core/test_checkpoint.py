@@ -4,9 +4,12 @@ import errno
 import json
 import multiprocessing
 import os
+import platform
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import time
 import tracemalloc
 import zipfile
@@ -14,8 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import scipy
+from threadpoolctl import threadpool_info
 
 from fast.core import checkpoint as checkpoints
+from fast.core.places import here
 from fast.methods import apep, ep, pep, sep, vi_robust, x_gpc_svi
 from values_given import binary, fitted
 
@@ -487,3 +493,47 @@ def test_two_writers_of_one_file_leave_one_of_the_two_whole(tmp_path):
         writer.result()
     assert np.unique(checkpoints.load(path, "{}")["who"]) in (1.0, 2.0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_another_kernel_of_linear_algebra_is_told_at_the_resume(tmp_path):
+    """A file of one process, read in another that differs in its kernel alone, and in one that does not."""
+    code = (
+        "import sys, warnings\n"
+        "from pathlib import Path\n"
+        "import numpy as np\n"
+        "import scipy.linalg\n"
+        "from fast.core.checkpoint import load, save\n"
+        "path = Path(sys.argv[1])\n"
+        "if not path.exists():\n"
+        "    save(path, '{}', {'a': np.arange(3.0)})\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    load(path, '{}')\n"
+        "print(*(f'{told.category.__name__} {told.message}' for told in caught))\n"
+    )
+
+    def told(kernel):
+        command = [sys.executable, "-c", code, str(tmp_path / "a.npz")]
+        kept = {**os.environ, "OPENBLAS_CORETYPE": kernel}
+        return subprocess.run(command, env=kept, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
+
+    pools = [pool.get("architecture") for pool in threadpool_info() if pool["internal_api"] == "openblas"]
+    if not pools or platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("needs OpenBLAS with several kernels")
+    assert told("Prescott") == ""
+    assert told("Prescott") == ""
+    other = told("Haswell")
+    assert other.startswith("RuntimeWarning checkpoint: found ")
+    assert "kernel" in other
+    assert "numpy" not in other
+
+
+@pytest.mark.parametrize("library", [np, scipy])
+def test_another_version_of_a_library_is_told_at_the_resume(library, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "__version__", "0.1")
+        here.cache_clear()
+        checkpoints.save(tmp_path / "a.npz", "{}", {"a": np.arange(3)})
+    here.cache_clear()
+    with pytest.warns(RuntimeWarning, match=rf"^checkpoint: found .*written by {library.__name__} 0\.1 .*expected"):
+        checkpoints.load(tmp_path / "a.npz", "{}")
