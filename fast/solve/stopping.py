@@ -68,7 +68,7 @@ class Falling:
 
     def __init__(self, n: int) -> None:
         self._limit = 0.5 * n * float(np.log(2.0))
-        self._sum, self._count, self._falls, self._last, self._best = 0.0, 0, 0, np.inf, -np.inf
+        self._sum, self._count, self._falls, self._last, self._best = 0.0, 0, 0, -np.inf, -np.inf
 
     def add(self, estimate: float) -> bool:
         """Take an estimate in; True if the bound has been falling without end."""
