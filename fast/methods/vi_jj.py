@@ -157,14 +157,16 @@ def _fit(
         given = inputs.real_array("initial_xi", initial_xi, 1)
         if given.shape != (prepared.y_sign.size,):
             raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prepared.y_sign.size},)")
-        state.optimise(np.abs(inputs.finite_rows("initial_xi", given)))
+        state.xi = np.abs(inputs.finite_rows("initial_xi", given))
+    held = variant == "jj" and not chosen
+    if initial_xi is not None and not (held and accelerate):  # which starts from xi alone
+        state.optimise(state.xi)
     learning: Learning | None = None
-    if variant == "jj" and not chosen and not accelerate:
+    if held and not accelerate:
         trace, residual, converged = _plain(state, tolerance, max_iterations, callback)
         assert state.end is not None
-        if isinstance(prepared, FullPrior):
-            last = evaluate(prepared, Bound(), state.xi)
-        else:
+        last = state.evaluation
+        if last is None:
             last = Evaluation(
                 state.end.factor, state.end.weights, *moments(prepared, factored(state.end)), state.end.value
             )
@@ -197,7 +199,7 @@ def _fit(
             n_upd=rounds.n_upd,
             joint=False,
         )
-    elif state.end is None:
+    elif initial_xi is None:
         state.xi = jj_local(*initial_moments(prepared))
     start = _positive(state.prior, state.xi)
     most = _PATIENCE if learning else max_iterations

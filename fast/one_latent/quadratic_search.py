@@ -148,6 +148,7 @@ class Alternation:
     end: Collapsed | None = None
     hyperprior: Hyperprior | None = None  # of what stage 2 learns
     _q: Factored | None = None
+    evaluation: Evaluation | None = None  # full GP: of the last update
     _moments: tuple[FloatArray, FloatArray] | None = None  # full GP: they do not see the kernel
 
     @classmethod
@@ -178,7 +179,7 @@ class Alternation:
 
     def _full(self) -> None:
         state = evaluate(self.prior, self.local_quadratic, self.xi)
-        self._moments = state.latent_mean, state.latent_var
+        self.evaluation, self._moments = state, (state.latent_mean, state.latent_var)
         self.end = Collapsed(state.factor, np.empty(0), state.weights, state.elbo)
 
     def optimise(self, xi: FloatArray) -> None:
