@@ -165,8 +165,10 @@ def _fit(
     if held and not accelerate:
         trace, residual, converged = _plain(state, tolerance, max_iterations, callback)
         assert state.end is not None
-        last = state.evaluation
-        if last is None:
+        if isinstance(prepared, FullPrior):
+            assert state.evaluation is not None
+            last = state.evaluation
+        else:
             last = Evaluation(
                 state.end.factor, state.end.weights, *moments(prepared, factored(state.end)), state.end.value
             )
