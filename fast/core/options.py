@@ -87,7 +87,9 @@ class Blocks(Options):
 class Storage(Blocks):
     """What is kept in memory."""
 
-    memory_budget: float = option("number", "bytes that may be kept between sweeps", "[0, inf)", default=2**30)
+    memory_budget: float | None = option(
+        "number", "bytes that may be kept between sweeps; None: an eighth of free memory", "[0, inf)", default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

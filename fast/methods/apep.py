@@ -45,7 +45,6 @@ class OneEnergyOptions(
 ):
     """Options of `fit` for one of the energies."""
 
-    memory_budget: float = 2**26
     optimizer: str | None = option("choice", "of a search over the prior", choices=("lbfgs", "adam"), default=None)
     rate: float = 0.001
 

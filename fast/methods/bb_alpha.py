@@ -40,7 +40,6 @@ class BBAlphaOptions(Iteration, Powered, Mislabelled, Length, Learning, SearchEn
         choices=("quadrature", "monte-carlo"),
         default="quadrature",
     )
-    memory_budget: float = 2**26
 
 
 class Sampled(NamedTuple):

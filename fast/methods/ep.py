@@ -34,7 +34,6 @@ class EPOptions(Factored, ClassTraining, Sited, Scheduling, Damped, Evaluated, S
     """Options of `fit`."""
 
     damping: float = 0.5
-    memory_budget: float = 2**26
 
 
 DEFAULTS = EPOptions()

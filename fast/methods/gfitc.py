@@ -32,7 +32,6 @@ class GFITCOptions(Iteration, Damped, Length, Learning, SearchEnd, Traced, Watch
 
     damping: float = 0.5
     max_iterations: int = 1000
-    memory_budget: float = 2**26
 
 
 DEFAULTS = GFITCOptions()

@@ -228,7 +228,6 @@ class RegressionOptions(Length, Ascent, SearchEnd, Traced, Watched, Mislabelled,
     """Options of `fit`; predictions count with epsilon."""
 
     optimizer: str | None = option("choice", "of a search over the prior", choices=("lbfgs", "adaptive"), default=None)
-    memory_budget: float = 2**26
 
 
 DEFAULTS = RegressionOptions()

@@ -34,7 +34,6 @@ class PEPOptions(ClassTraining, Powered, Mislabelled, Damped, Evaluated, Storage
     """Options of `fit`."""
 
     damping: float = 0.5
-    memory_budget: float = 2**26
     scheme: str | None = option(
         "choice", "how sweeps and steps on the prior alternate", choices=("outer", "inner"), default=None
     )

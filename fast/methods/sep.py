@@ -46,7 +46,6 @@ class SEPOptions(
 
     damping: float = 0.5
     max_iterations: int = 1000
-    memory_budget: float = 2**26
     optimizer: str | None = option("choice", "of the steps on the prior", choices=("adaptive", "adam"), default=None)
 
 

@@ -44,7 +44,6 @@ class RobustOptions(Iteration, Steps, Training, Traced, Checkpointed, Watched, M
     epsilon: float = option("number", "probability of a labelling error", "(0, 1)", default=1e-3)
     nat_rate: float = option("number", "rate of the natural-gradient steps", SHARE, default=0.1)
     rate: float = 0.001
-    memory_budget: float = 2**26
 
 
 DEFAULTS = RobustOptions()

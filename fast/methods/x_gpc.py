@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
+from fast.core.blocks import kept_bytes
 from fast.core.declare import option, takes_values
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
@@ -96,7 +97,7 @@ def prepare(data: Data, prior: Prior, options: Storage = DEFAULTS) -> Prepared:
     X, y_sign, hyper, Z = checked_binary(data, prior)
     if Z is None:
         return FullPrior(X, y_sign, hyper, options.block_size)
-    return SparsePrior(X, y_sign, Z, hyper, options.block_size, int(options.memory_budget))
+    return SparsePrior(X, y_sign, Z, hyper, options.block_size, kept_bytes(options.memory_budget))
 
 
 @one_thread

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.blocks import kept_bytes
 from fast.core.declare import Options, option
 from fast.core.ending import ENOUGH, ended, enough, reached
 from fast.core.hyperprior import Hyperprior
@@ -109,7 +110,7 @@ def prepare(data: Data, prior: Prior, options: Storage = DEFAULTS) -> Prepared:
     X, y_sign, hyper, Z = checked_binary(data, prior)
     if Z is None:
         return FullPrior(X, y_sign, hyper, options.block_size)
-    return BlockPrior(X, y_sign, Z, hyper, options.block_size, int(options.memory_budget))
+    return BlockPrior(X, y_sign, Z, hyper, options.block_size, kept_bytes(options.memory_budget))
 
 
 def prior_at(prior: Prepared, hyper: Hyper) -> Prepared:

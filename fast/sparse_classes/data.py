@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
-from fast.core.blocks import block_edges
+from fast.core.blocks import block_edges, kept_bytes, padded
 from fast.core.by_rows import read_when_needed
 from fast.core.checkpoint import Digest, digest
 from fast.core.hyper import MOST_CLASSES, class_labels
@@ -41,10 +41,12 @@ class ClassData:
     y : (n,)               ints 0..C-1
     n_classes              C >= 2
     block_size             data handled at a time
-    memory_budget          bytes: projections are kept between passes if they fit
+    memory_budget          bytes: projections are kept between passes if they fit; None: an eighth of free memory
     """
 
-    def __init__(self, X: Any, y: Any, n_classes: Any, *, block_size: int = 4096, memory_budget: int = 2**26) -> None:
+    def __init__(
+        self, X: Any, y: Any, n_classes: Any, *, block_size: int = 4096, memory_budget: float | None = None
+    ) -> None:
         self.n_classes = inputs.count("n_classes", n_classes)
         if self.n_classes > MOST_CLASSES:
             raise ValueError(f"n_classes: found {self.n_classes}, expected at most {MOST_CLASSES}")
@@ -61,7 +63,9 @@ class ClassData:
             part = class_labels(self.y[start : start + _LABEL_BLOCK], min(_LABEL_BLOCK, self.n - start), self.n_classes)
             self.counts += np.bincount(part, minlength=self.n_classes)
         self.block_size = inputs.count("block_size", block_size)
-        self.memory_budget = int(inputs.scalar("memory_budget", memory_budget, positive=False))
+        if memory_budget is not None:
+            memory_budget = inputs.scalar("memory_budget", memory_budget, positive=False)
+        self.memory_budget = kept_bytes(memory_budget)
         self._last: tuple[InducingClasses, IntArray, ClassView] | None = None
         self._kept: dict[int, Block] = {}
         self._points: InducingClasses | None = None
@@ -122,15 +126,27 @@ class ClassData:
         for block in self.blocks(points, with_cross=with_cross):
             yield Chunk(*block)
 
+    def keeps(self, points: InducingClasses, arrays: int = 1) -> bool:
+        """Whether arrays of n by m numbers a distinct kernel are kept between passes. One holds the projections.
+
+        Parameters
+        ----------
+        points          inducing points
+        arrays : int    2: k(X, Z) is kept beside the projections
+        """
+        size = 8 * arrays * padded(self.n) * points.m * points.n_kinds
+        return size <= self.memory_budget and not read_when_needed(self.X)
+
     def blocks(self, points: InducingClasses, *, with_cross: bool = False) -> Iterator[Block]:
-        """Projections of all data, block by block; kept for the next pass if memory allows.
+        """Projections of all data, block by block; kept for the next pass if memory allows, and k(X, Z) if both fit.
 
         Parameters
         ----------
         points              inducing points
         with_cross : bool   keep k(X, Z)
         """
-        keep = 16 * self.n * points.m * points.n_kinds <= self.memory_budget and not read_when_needed(self.X)
+        keep_cross = self.keeps(points, 2)
+        keep = keep_cross or (not with_cross and self.keeps(points))
         if self._points is not points:
             self._kept, self._points = {}, points
         for start, stop in block_edges(self.n, self.block_size):
@@ -138,7 +154,7 @@ class ClassData:
             if result is None or (with_cross and not result.view.K_XZ):
                 X: FloatArray = inputs.finite_rows("X", self.X[start:stop], start)
                 part = slice(start, stop)
-                view = points.view(X, with_cross=with_cross or keep, whole_tiles=True)
+                view = points.view(X, with_cross=with_cross or keep_cross, whole_tiles=True)
                 result = Block(part, view, self.labels(part))
                 if keep:
                     self._kept[start] = result

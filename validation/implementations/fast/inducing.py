@@ -107,7 +107,8 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
         "gradients": _gradients(row, posterior, options),
         "local": row.local(posterior, at_data),
         "settings": {name: getattr(options, name) for name in row.settings}
-        | {"reason": trained.reason, "diverged": trained.diverged},
+        | {"reason": trained.reason, "diverged": trained.diverged}
+        | {"projections": "kept" if run.data.keeps(run.points) else "recomputed"},
     }
     if problem.X_test is not None:
         fields |= predictions(row.module.predict(posterior, problem.X_test))

@@ -12,7 +12,7 @@ from fast.methods import svi, vi_jj, vi_taylor
 from validation.door.problem import Problem
 from validation.door.solution import Solution
 from validation.implementations.common import binary_gradients, finite_or_none
-from validation.implementations.fast.one_latent import given, learned, moments, predictions
+from validation.implementations.fast.one_latent import given, learned, moments, predictions, projections
 from validation.implementations.witness import Adapter
 
 
@@ -42,6 +42,7 @@ def _quadratic(method: str, module: Any, fit: Any, kind: str, problem: Problem, 
     names = ("n_upd", "n_fun", "tolerance", "max_iterations", "accelerate", "block_size", "likelihood")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     settings["learn"] = list(options.learn)
+    settings |= projections(problem, posterior)
     if posterior.learning is not None:
         problem = learned(problem, posterior.prior.hyper, getattr(posterior.prior, "Z", None))
         settings |= {"learning": posterior.learning.reason, "evaluations": posterior.learning.n_evaluations}
@@ -79,7 +80,7 @@ def _svi(problem: Problem, options: Any) -> Solution:
         gradients=binary_gradients(svi.gradients(posterior)) if options.gradients else None,
         residual=finite_or_none(posterior.residual),
         converged=posterior.converged,
-        settings=settings | {"tolerance": options.tolerance},
+        settings=settings | {"tolerance": options.tolerance} | projections(problem, posterior),
         **predictions(svi, posterior, problem, **link),
     )
 

@@ -65,6 +65,11 @@ def moments(posterior: Any, at_data: Any = None) -> dict[str, Any]:
     }
 
 
+def projections(problem: Problem, posterior: Any) -> dict[str, str]:
+    """The setting that states whether projections were kept between sweeps; empty for a full process."""
+    return {} if problem.Z is None else {"projections": "recomputed" if posterior.prior.cached is None else "kept"}
+
+
 def to_fixed_point(
     problem: Problem, options: Any, *, method: str, module: Any, own: Any = None, settings: Any = None, **fields: Any
 ) -> Solution:
@@ -84,6 +89,7 @@ def to_fixed_point(
         settings |= {"learning": search.reason, "evaluations": search.n_evaluations}
     else:
         posterior = module.fit(*given(problem), options)
+    settings |= projections(problem, posterior)
     fields = {name: value(posterior) if callable(value) else value for name, value in fields.items()}
     return Solution(
         problem=problem,
