@@ -1,44 +1,53 @@
-"""GPflow's natural-gradient steps as benches take them: the rate rises, and a step that leaves the finite numbers is
-taken back, the rate halved for the rest of the run."""
+"""GPflow's natural-gradient steps as benches take them: the rate rises, and a run that leaves the finite numbers starts
+again with half the rate. Nothing is copied for that inside a step: its clock measures GPflow alone."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 RAMP = 100  # steps in which the rate rises geometrically, from a thousandth of it
 MOST_HALVED = 20  # more than that is no matter of the rate
 
 
-class NaturalSteps:
-    """Attempts at steps that move q; counted are those that were made, and those that were taken back (`halved`).
+class NotFiniteError(FloatingPointError):
+    """A step left the finite numbers."""
 
-    q        variables that natural gradients move
+
+class NaturalSteps:
+    """Steps that move q.
+
     gamma    variable of their rate
     rate     once it has risen
     """
 
-    def __init__(self, q: Sequence[Any], gamma: Any, rate: float) -> None:
-        self.q, self.gamma, self.rate = q, gamma, rate
-        self.made = self.halved = 0
+    def __init__(self, gamma: Any, rate: float) -> None:
+        self.gamma, self.rate = gamma, rate
+        self.made = 0
+        self._left = importlib.import_module("tensorflow").errors.InvalidArgumentError
 
-    def attempt(self, step: Callable[[], object]) -> bool:
-        """Make a step, or put q back; whether it was made."""
-        tf = importlib.import_module("tensorflow")
-        self.gamma.assign(self.rate * 0.5**self.halved * 10.0 ** (-3.0 * max(0.0, 1.0 - self.made / RAMP)))
-        before = [part.numpy() for part in self.q]
+    def make(self, step: Callable[[], object]) -> None:
+        """Make a step. Raises NotFiniteError where it leaves the finite numbers."""
+        if self.made <= RAMP:
+            self.gamma.assign(self.rate * 10.0 ** (-3.0 * (1.0 - self.made / RAMP)))
         try:
             step()
-        except tf.errors.InvalidArgumentError:
-            self.halved += 1
-            for part, value in zip(self.q, before, strict=True):
-                part.assign(value)
-            return False
+        except self._left as error:
+            raise NotFiniteError(f"GPflow: found step {self.made} outside the finite numbers") from error
         self.made += 1
-        return True
 
-    @property
-    def hopeless(self) -> bool:
-        """Whether more steps were taken back than a rate can explain."""
-        return self.halved > MOST_HALVED
+
+def at_finite_rate(run: Callable[[float], T], rate: float) -> tuple[T, int]:
+    """What a run returns at the rate, halved until no step leaves the finite numbers, and how often it was halved.
+
+    Raises NotFiniteError where that takes more than `MOST_HALVED` times.
+    """
+    for halved in range(MOST_HALVED):
+        try:
+            return run(rate * 0.5**halved), halved
+        except NotFiniteError:
+            continue
+    return run(rate * 0.5**MOST_HALVED), MOST_HALVED

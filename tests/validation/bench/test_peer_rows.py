@@ -100,33 +100,40 @@ class _Variable:
     def assign(self, value):
         self.value = value
 
-    def numpy(self):
-        return self.value
 
-
-def test_a_natural_step_that_leaves_the_numbers_is_taken_back_at_half_the_rate(monkeypatch):
+def test_a_run_that_leaves_the_numbers_starts_again_at_half_the_rate(monkeypatch):
     class InvalidArgumentError(Exception):
         pass
 
     tensorflow = SimpleNamespace(errors=SimpleNamespace(InvalidArgumentError=InvalidArgumentError))
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    q, gamma = _Variable(0.0), _Variable(0.0)
-    steps = gpflow_steps.NaturalSteps([q], gamma, 0.1)
+    seen = []
 
-    def leaves():
-        q.assign(np.nan)
-        raise InvalidArgumentError
+    def run(rate):
+        gamma = _Variable(0.0)
+        steps = gpflow_steps.NaturalSteps(gamma, rate)
 
-    assert steps.attempt(lambda: q.assign(1.0))
-    assert gamma.value == pytest.approx(1e-4)
-    assert not steps.attempt(leaves)
-    assert (q.value, steps.made, steps.halved, steps.hopeless) == (1.0, 1, 1, False)
-    for _ in range(gpflow_steps.RAMP):
-        steps.attempt(lambda: None)
-    steps.attempt(lambda: None)
-    assert gamma.value == pytest.approx(0.05)
-    for _ in range(gpflow_steps.MOST_HALVED):
-        steps.attempt(leaves)
-    assert steps.hopeless
+        def step():
+            seen.append(gamma.value)
+            if gamma.value > bound:
+                raise InvalidArgumentError
+
+        for _ in range(gpflow_steps.RAMP + 5):
+            steps.make(step)
+        return steps.made
+
+    bound = 0.06
+    assert gpflow_steps.at_finite_rate(run, 0.2) == (gpflow_steps.RAMP + 5, 2)
+    second = seen[-gpflow_steps.RAMP - 5 :]  # from its start
+    assert second[0] == pytest.approx(0.05e-3)
+    assert second[-5:] == pytest.approx([0.05] * 5)
+    bound = -1.0
+    with pytest.raises(gpflow_steps.NotFiniteError, match="step 0"):
+        gpflow_steps.at_finite_rate(run, 0.2)
     with pytest.raises(ZeroDivisionError):  # another error is no matter of the rate
-        steps.attempt(lambda: 1 / 0)
+        gpflow_steps.at_finite_rate(lambda rate: 1 / 0, 0.2)
+
+
+def test_a_warm_run_counts_its_start_as_one_step():
+    cold = peers.Curve([7.0, 7.5, 9.0], [0.3, 0.2, 0.1])  # 2 s for the four steps after the first
+    assert peers.without_start(cold, 5) == peers.Curve([0.5, 1.0, 2.5], [0.3, 0.2, 0.1])
