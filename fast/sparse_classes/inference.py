@@ -36,8 +36,8 @@ def class_data(data: Data, options: Storage) -> ClassData:
     data       inputs and labels
     options    rows handled at a time, bytes that are kept
     """
-    sizes = {"block_size": options.block_size, "memory_budget": options.memory_budget}
-    return ClassData(data.X, data.y, data.n_classes, **sizes)
+    budget = options.memory_budget
+    return ClassData(data.X, data.y, data.n_classes, block_size=options.block_size, memory_budget=budget)
 
 
 class Start(NamedTuple):
