@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._learning import Derivative, Hyper, check_learn, each_parameter, maximise
-from reference.common.priors import Prior
+from reference.common._learning import Derivative, check_learn, each_parameter, maximise
+from reference.common.priors import Hyper, Prior
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -10,21 +10,12 @@ from reference.common import _check, _search
 from reference.common._options import shown
 from reference.common._search import REACH, Limits
 from reference.common.kernels import derivative_inputs, derivative_lengthscales, derivative_variance
+from reference.common.priors import Hyper
 
 Array = NDArray[np.float64]
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
 LARGEST = 1e50  # scales outside [1/LARGEST, LARGEST] are no model but a diverged ascent
-
-
-class Hyper(NamedTuple):
-    """What the prior depends on."""
-
-    variance: float
-    lengthscales: Array  # (d,)
-    noise: float
-    jitter: float
-    Z: Array | None  # (m, d); None is the full GP
 
 
 def check_learn(learn: Any, hyper: Hyper) -> tuple[str, ...]:

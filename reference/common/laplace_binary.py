@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from reference.common import _check
-from reference.common._learning import FIELDS, Hyper, check_hyper, check_learn, each_parameter, maximise
+from reference.common._learning import FIELDS, check_hyper, check_learn, each_parameter, maximise
 from reference.common._options import shown
 from reference.common.algebra import REMEDY, solution
 from reference.common.errors import NotPositiveDefiniteError
@@ -28,6 +28,7 @@ from reference.common.kernels import squared_exponential
 from reference.common.logistic import log_sigmoid
 from reference.common.logistic_expectation import expect_log_sigmoid
 from reference.common.options import Options, takes
+from reference.common.priors import Hyper
 from reference.common.probit import mills_derivative, probit_probability
 
 Array = NDArray[np.float64]

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._learning import FIELDS, Hyper, check_hyper, each_parameter
+from reference.common._learning import FIELDS, check_hyper, each_parameter
 from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common.priors import Hyper
 from reference.wenzel2019.model import kernel_se_ard_noise
 from reference.wenzel2019.prediction import LatentPrediction, predict_latent
 from reference.wenzel2019.updates import Gaussian

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._batches import check_batch, planned_batches
-from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_derivatives, moved
+from reference.common._learning import LARGEST, check_learn, coordinates, log_derivatives, moved
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.options import Options
+from reference.common.priors import Hyper
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.experiments import AdamState, adam_step, converged_parameters, parameter_change
 from reference.wenzel2019.rates import RateMemory, adaptive_learning_rate, decaying_rate, start_adaptive_rate

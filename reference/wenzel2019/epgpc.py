@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from reference.common._learning import FIELDS, Hyper
+from reference.common._learning import FIELDS
 from reference.common.errors import cholesky, factorise
+from reference.common.priors import Hyper
 from reference.common.probit import mills_derivative
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.updates import Gaussian

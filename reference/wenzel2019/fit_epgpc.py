@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._iteration import Arrival, change
-from reference.common._learning import Hyper, check_learn, maximise
+from reference.common._learning import check_learn, maximise
 from reference.common.options import Options, takes
+from reference.common.priors import Hyper
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
 from reference.wenzel2019.epgpc import (

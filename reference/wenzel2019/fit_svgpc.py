@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
-from reference.common._learning import Hyper, check_learn, maximise
+from reference.common._learning import check_learn, maximise
 from reference.common._options import shown
 from reference.common.options import Options, takes
+from reference.common.priors import Hyper
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, run

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._learning import Hyper, check_learn, maximise
+from reference.common._learning import check_learn, maximise
 from reference.common.ledger import equation
 from reference.common.options import Options, takes
+from reference.common.priors import Hyper
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, run
 from reference.wenzel2019.fit import XGPCFit, ascend, bound_gradients

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._learning import FIELDS, Hyper
+from reference.common._learning import FIELDS
+from reference.common.priors import Hyper
 from reference.common.probit import expect_log_phi
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.bound import kl_inducing

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._learning import FIELDS, Hyper
+from reference.common._learning import FIELDS
 from reference.common.ledger import equation
+from reference.common.priors import Hyper
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import expected_loglik, kl_inducing, kl_polya_gamma

@@ -6,7 +6,6 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
-from reference.common._learning import Hyper
 from reference.common.laplace_binary import (
     fit_laplace_binary,
     laplace_binary_gradients,
@@ -14,6 +13,7 @@ from reference.common.laplace_binary import (
     learn_laplace_binary,
     predict_laplace_binary,
 )
+from reference.common.priors import Hyper
 
 LINKS = ("logit", "probit")
 

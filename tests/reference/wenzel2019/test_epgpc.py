@@ -5,7 +5,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import multivariate_normal, norm
 
-from reference.common._learning import Hyper
+from reference.common.priors import Hyper
 from reference.wenzel2019.epgpc import (
     ep_cavity,
     ep_latent_moments,

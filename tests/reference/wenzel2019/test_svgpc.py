@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
-from reference.common._learning import Hyper
+from reference.common.priors import Hyper
 from reference.common.probit import probit_probability
 from reference.wenzel2019.fit_svgpc import fit_svgpc, fit_svgpc_svi, predict_probit
 from reference.wenzel2019.svgpc import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from reference.common._learning import Hyper
+from reference.common.priors import Hyper
 from reference.wenzel2019.bound import xgpc_bound
 from reference.wenzel2019.fit import fit_xgpc
 from reference.wenzel2019.fit_svi import fit_xgpc_svi, optimise_hyperparameters

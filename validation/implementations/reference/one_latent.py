@@ -17,6 +17,7 @@ from reference.common.laplace_binary import (
     predict_laplace_binary,
 )
 from reference.common.options import options_of
+from reference.common.priors import Hyper
 from reference.wenzel2019 import fit as wenzel2019
 from reference.wenzel2019.epgpc import epgpc_gradients
 from reference.wenzel2019.fit_epgpc import fit_epgpc, fit_epgpc_batches
@@ -122,7 +123,6 @@ def _settings(fit: Any, options: Any) -> dict[str, Any]:
 def _x_gpc(problem: Problem, options: Any) -> Solution:
     refuse_learning(options.learn, options.optimizer, stochastic=False)
     own: dict[str, Any] = {}
-    prior: tuple[Any, ...]
     if options.learn:
         top = optimise_hyperparameters(*_given(problem), options=options)
         fit, solved = top.fit, as_learned(problem, top.hyper, options.learn)
@@ -134,7 +134,7 @@ def _x_gpc(problem: Problem, options: Any) -> Solution:
         }
         local, prior = {}, top.hyper
     else:
-        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, prior_of(problem)
+        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, Hyper(*prior_of(problem))
         local = dict(zip(DERIVATIVES, fit.derivatives, strict=True))
     gradients = None
     if options.gradients:
@@ -212,7 +212,7 @@ def _epgpc(problem: Problem, options: Any) -> Solution:
 
 
 def _laplace_binary(problem: Problem, options: Any) -> Solution:
-    data: tuple[Any, ...] = (problem.X, problem.y_sign, prior_of(problem), problem.likelihood)
+    data = problem.X, problem.y_sign, Hyper(*prior_of(problem)), problem.likelihood
     way: LaplaceFit | LearnedFit
     if options.learn:
         end = learn_laplace_binary(*data, options=options)
