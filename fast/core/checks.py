@@ -243,12 +243,12 @@ def file_name(name: str, value: str | os.PathLike[str]) -> Path:
     return path
 
 
-def part_name(path: Path, random: str) -> Path:
+def part_name(path: Path, mark: str) -> Path:
     """The file beside a target that is written before it takes the name of the target.
 
     Parameters
     ----------
     path : path     the target
-    random : str    eight letters or digits
+    mark : str    eight letters or digits
     """
-    return path.with_name(f".{path.name[:40]}.{random}.part")
+    return path.with_name(f".{path.name[:40]}.{mark}.part")

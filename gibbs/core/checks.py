@@ -145,9 +145,15 @@ def file_name(name: str, value: str | os.PathLike[str]) -> Path:
     return path
 
 
-def temporary_name(path: Path, random: str) -> Path:
-    """Beside path, of a length that file systems take whatever the length of path's name is."""
-    return path.parent / f".{path.name[:40]}.{random}.part"
+def temporary_name(path: Path, mark: str) -> Path:
+    """Beside path, of a length that file systems take whatever the length of path's name is.
+
+    Parameters
+    ----------
+    path : Path    the file
+    mark : str     a few letters or digits, other ones for each writer
+    """
+    return path.parent / f".{path.name[:40]}.{mark}.part"
 
 
 def shown(value: Any) -> str:

@@ -22,10 +22,10 @@ HEAVY = ("scipy.stats", "scipy.optimize", "scipy.interpolate", "pandas", "matplo
 CASES = {
     "--help": ("numpy", "scipy", "rich.progress", *HEAVY),
     "--version": ("numpy", "scipy", "rich.progress", *HEAVY),
-    "data --help": HEAVY,
+    "list data --help": HEAVY,
     "verify --help": ("pandas", "matplotlib", "sklearn", "jinja2", "emcee", "pytest", "pygments"),
     "audit --help": tuple(name for name in HEAVY if name != "pygments"),
-    "problems toy": HEAVY,
+    "list problems toy": HEAVY,
     "solve fast x-gpc toy": ("rich.progress", "reference", "gibbs", "fast.methods.nested_ep", *HEAVY),
     "solve reference x-gpc toy": ("fast", "gibbs", "sklearn", "pandas", "matplotlib"),
 }

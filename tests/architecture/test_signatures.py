@@ -9,6 +9,14 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST = 8
 
 
+def options_of(path):
+    """Names that a module of commands gives to options."""
+    if path.parts[:2] != ("validation", "command"):
+        return set()
+    body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+    return {node.targets[0].id for node in body if isinstance(node, ast.Assign) and "typer." in ast.unparse(node.value)}
+
+
 def excepted(path, function):
     """Printed equations have the symbols of print, commands the options of a shell, classifiers flat parameters.
 
@@ -20,8 +28,8 @@ def excepted(path, function):
     given = function.args
     told = [ast.unparse(each.annotation) for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)
             if each.annotation is not None]  # fmt: skip
-    # a command that is registered elsewhere (`validation.command.later`) is known by its options
-    if told and all("typer." in each for each in told):
+    # a command that is registered elsewhere (`validation.command.later`) is known by its options: spelt out, or by name
+    if told and all("typer." in each or each in options_of(path) for each in told):
         return True
     return function.name == "__init__" and ("estimators" in path.parts or path == Path("validation/door/problem.py"))
 

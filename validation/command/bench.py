@@ -92,7 +92,7 @@ def bench(
     stored: Annotated[bool, typer.Option("--stored", help="show the measurements that ship")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON only")] = False,
 ) -> None:
-    """Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute).
+    """Measure speed and memory as ratios to a floor of the same run, or show those that ship.
 
     --only quality measures every classifier on real data (hours) and --only league shows how far other libraries are
     from the truth.

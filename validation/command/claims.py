@@ -74,7 +74,7 @@ def _paper(console: Console, claims: Claims) -> None:
         _lines(console, ["", "cells on one side of print:", *lines])
     _lines(console, [""])
     _stale(console, claims)
-    _lines(console, [f"triad claims list {claims.paper}:ID shows one of them, --state STATE those in a state"])
+    _lines(console, [f"triad claims list {claims.paper}:ID shows one, --state STATE a state"])
 
 
 def _stale(console: Console, claims: Claims | list[Claim]) -> None:

@@ -62,7 +62,7 @@ def judge(
     kernel: Annotated[list[str] | None, typer.Option("--kernel", help="of --export and --answers: se, matern")] = None,
     points: Annotated[str | None, typer.Option("--points", help="all rows, inducing points or either")] = None,
 ) -> None:
-    """Judge a program of your own on every question that its method allows.
+    """Judge a program of your own on every problem that its method allows; exit 1 if it disagrees.
 
     Exit code 0: it agrees; 1: it disagrees; 2: nothing could be judged; 3: inexact, a method that fast does not have,
     consistent but far from the truth.

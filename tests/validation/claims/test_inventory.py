@@ -303,8 +303,8 @@ def test_a_decided_claim_cites_a_result_a_check_an_entry_or_a_table_that_is_ther
             elif kind == "audit":
                 paper, _, entry = rest[0].partition(":")
                 assert known.entry(paper, entry), claim.address
-            elif kind == "reproduce":
-                assert (rest[0], rest[1]) in EXPERIMENTS, claim.address
+            elif (kind, rest[0]) == ("claims", "run"):
+                assert (rest[1], rest[2]) in EXPERIMENTS, claim.address
             else:  # the paper's own table, or the rows of a data set
-                assert kind in ("claims", "data"), claim.address
+                assert kind in ("claims", "list"), claim.address
                 assert claim.state == REFUTED or claim.about == "sizes", claim.address
