@@ -35,7 +35,7 @@ app = typer.Typer(
     cls=Commands,
     help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
     epilog=(
-        "Start here: triad verify (all checks, one to four minutes); triad solve fast x-gpc toy (one solution); "
+        "Start here: triad verify (all checks, some five minutes); triad solve fast x-gpc toy (one solution); "
         "triad audit wenzel2019:11 (one equation); triad list methods."
     ),
     **{**STYLE, "add_completion": True},
@@ -50,7 +50,7 @@ Audit an equation
   triad audit villacampa2020:A.20   one equation: printed and corrected form
 
 Check an implementation
-  triad verify                      all checks: one to four minutes
+  triad verify                      all checks: some five minutes
   triad verify --compare OLD.csv    what moved since an earlier checks.csv
   triad judge MODULE:FUNCTION       a program of your own
 
