@@ -251,4 +251,4 @@ def part_name(path: Path, mark: str) -> Path:
     path : path     the target
     mark : str    eight letters or digits
     """
-    return path.with_name(f".{path.name[:40]}.{mark}.part")
+    return path.parent / f".{path.name[:40]}.{mark}.part"
