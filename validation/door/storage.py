@@ -136,7 +136,7 @@ def _close(file: IO[bytes]) -> None:
 
 def _part_of(path: Path, random: str) -> Path:
     """Beside `path`; only the start of its name: together they must stay below what file systems take."""
-    return path.with_name(f".{path.name[:_START]}.{random}.part")
+    return path.parent / f".{path.name[:_START]}.{random}.part"
 
 
 def _temporary(path: Path) -> tuple[IO[bytes], Path]:

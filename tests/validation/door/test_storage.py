@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -553,3 +554,8 @@ def test_two_writers_of_one_file_leave_one_of_the_two_whole(tmp_path):
     for writer in writers:
         writer.result()
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_root_of_the_file_system_is_refused_as_a_folder(tmp_path):
+    with pytest.raises(OSError, match="expected the name of a file"):
+        storage.check_writable(Path(tmp_path.anchor))
