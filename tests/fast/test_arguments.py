@@ -118,7 +118,6 @@ def test_inner_damping_is_a_number(module, damping, data):
         {"evaluate": None},
         {"memory_budget": -1},
         {"memory_budget": np.nan},
-        {"memory_budget": None},
         {"learn": None},
         {"learn": 5},
         {"learn": (1,)},
