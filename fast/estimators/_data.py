@@ -64,7 +64,7 @@ def labels(name: str, given: Any) -> Any:
         array[:] = list(given)
     kind = array.dtype.kind
     if kind == "c":
-        raise ValueError(f"{name}: Complex data not supported, expected labels of one sort: text, numbers or flags")
+        raise ValueError(f"{name}: found complex numbers, expected labels of one sort: Complex data not supported")
     if array.size == 0 or array.ndim == 0 or kind not in "fMOT":
         return given
     if kind in "OT":
@@ -124,6 +124,8 @@ def of_X(X: Any) -> Iterator[None]:
         yield
     except ValueError as error:
         text = str(error)
+        if text.startswith("Complex data not supported"):  # scikit-learn asks for these words
+            raise ValueError("X: found complex numbers, expected real ones: Complex data not supported") from error
         if re.search(r"\b[Xy]\b", text):
             raise
         raise ValueError(f"X{', y' if 'inconsistent' in text else ''}: {text}") from error

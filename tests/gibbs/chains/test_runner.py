@@ -172,7 +172,7 @@ np.savez(sys.argv[2], draws=got.latent_draws, var=got.latent_var, se=got.latent_
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_process_goes_on_from_its_file_bit_by_bit(tmp_path):
     root = Path(gibbs.__file__).parents[1]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (root, root / "tests" / "support")))}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (root, root / "tests", root / "tests" / "support")))}
 
     def start(name):
         return subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / f"{name}.npz"),
