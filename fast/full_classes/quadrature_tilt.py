@@ -77,8 +77,9 @@ def white_moments(cavity: Differences, nodes: int) -> WhiteMoments:
         log_terms = log_ndtr(g).sum(axis=2)
         log_terms += log_weights
         top = log_terms.max(axis=1)
-        terms = np.exp(log_terms - top[:, None])
-        mass = terms.sum(axis=1)
+        seen = np.isfinite(top)  # False where every node is so far off that its Phi underflows even as a logarithm
+        terms = np.exp(log_terms - np.where(seen, top, 0.0)[:, None])
+        mass = np.where(seen, terms.sum(axis=1), 1.0)
         terms /= mass[:, None]
         log_norm[part] = top + np.log(mass)
         centre = terms @ points

@@ -6,10 +6,11 @@ import signal
 import numpy as np
 import pytest
 
-from fast.blockwise import engines, multiclass, places, quadratic, sep, taylor
+from fast.blockwise import engines, multiclass, quadratic, sep, taylor
 from fast.blockwise.batches import batches_from
 from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
+from fast.core import places
 from fast.core.values import Data, Prior
 from fast.methods import sep as methods_sep
 
