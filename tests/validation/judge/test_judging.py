@@ -1,5 +1,6 @@
 """`judge`: right programs agree, wrong ones are told what is wrong, and what was not judged is named."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -128,7 +129,10 @@ def test_a_bias_of_a_method_that_fast_does_not_have_is_inexact_and_no_failure():
     # its distance stands beside those of the methods that we have
     assert f"distance {case.row.observed:.2g} from the truth; methods here: " in case.row.why
     assert "laplace-binary" in case.row.why
-    assert "latent_cov equal those of laplace-binary" in verdict.not_judged["shrunk/identity"]
+    # on all rows both are Laplace's approximation, and rounding decides which of them is nearer
+    nearest = re.search(r"latent_cov equal those of (\S+),", verdict.not_judged["shrunk/identity"])
+    assert nearest
+    assert nearest[1] in ("laplace-binary", "vi-taylor")
 
 
 def single(method, problem):
