@@ -41,7 +41,7 @@ from validation.judge.verdict import Case, Suspicion, Twin, Verdict
 from validation.truth import store
 
 #: Two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on.
-LIMIT = 1e-5
+LIMIT = 1e-6
 _WHY = "two programs with stopping rules and quadratures of their own: a lost term shows from about 1e-4 on"
 
 #: The same program on the same numbers in another order or unit: what a stopping rule leaves. Probabilities of several
@@ -86,7 +86,7 @@ def judge(
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : str or iterable  names of problems, in place of those that `validation.judge.posing` chooses
     largest : int               largest number of data of a problem, >= 2: then every problem up to it is posed
-    limit : float               of identities, > 0, by default 1e-5; more where the condition of the prior's matrix asks
+    limit : float               of identities, > 0, by default 1e-6; more where the condition of the prior's matrix asks
                                 for it, and for numbers in float32
     power : bool                find out too which mistakes this run could have seen; costs up to a minute
     seconds : float             for all questions, > 0: what is left after that is named as not judged
@@ -229,8 +229,11 @@ def _no_identities(method: str, partly: dict[str, set[str]]) -> dict[str, str]:
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     shared = ""
     if partly:
-        nearest = max(partly, key=lambda known: len(partly[known]))
-        shared = f"; {', '.join(sorted(partly[nearest]))} equal those of {nearest}, as which it can be judged by name"
+        most = max(map(len, partly.values()))
+        # several methods may be one approximation: all are named, in an order that no import decides
+        nearest = sorted(known for known, same in partly.items() if len(same) == most)
+        same = ", ".join(sorted(partly[nearest[0]]))
+        shared = f"; {same} equal those of {', '.join(nearest)}, as which it can be judged by name"
     return {f"{method}/identity": f"fast has no method {shown(method)}{hint}: the truth alone is asked{shared}"}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validation import Problem, solve
-from validation.judge.judging import judge
+from validation.judge.judging import LIMIT, judge
 from validation.judge.posing import posed
 from validation.judge.suspects.search import suspects
 
@@ -107,7 +107,7 @@ def test_nobody_is_named_on_two_data_or_just_beyond_a_limit():
     verdict = judge(scaled(1.01), "x-gpc", problems="two-points", power=False)
     assert verdict.failed
     assert not any(suspicion.name.startswith("constant") for suspicion in verdict.suspicions)
-    verdict = judge(scaled(1.0 + 2e-5), "x-gpc", problems="toy", power=False)
+    verdict = judge(scaled(1.0 + 2.0 * LIMIT), "x-gpc", problems="toy", power=False)
     assert (len(verdict.failed) > 0, verdict.suspicions) == (True, ())
     assert "first wrong in the order of computation: latent_mean (toy)" in str(verdict)
     assert posed("toy").n > 2
