@@ -145,7 +145,7 @@ def left_out(run: EnergyRun) -> FloatArray:
     """log p(y_i | the other labels) of every datum, (n,), by the cavities of q: its site taken out. One pass.
 
     Where no direction is left, q is the prior times sites of precision -2 dF_i/dv_i and shift dF_i/dm_i - 2 dF_i/dv_i
-    m_i on each latent value. -inf where what remains is no distribution.
+    m_i on each latent value. -inf where the cavity is improper.
 
     Parameters
     ----------

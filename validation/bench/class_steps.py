@@ -23,7 +23,7 @@ FEW, MANY = 2, 8  # steps of two fits, whose difference is what steps take
 
 
 class Steps(Protocol):
-    """A fit on mini-batches that makes so many steps."""
+    """A fit by `count` steps on mini-batches."""
 
     def __call__(
         self, data: Data, prior: Prior, count: int, batch_size: int, callback: Callable[[Any], None] | None = None
